@@ -1,0 +1,54 @@
+"""The `muster` command. Sub-commands are imported only when called, so that start-up stays short."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "inventory": (
+        "muster_agent.cli.inventory",
+        "inventory",
+        "List the checkpoints under a path: what is whole, what is broken and why.",
+    ),
+    "seal": ("muster_agent.cli.seal", "seal", "Record digests of every byte of a checkpoint in a manifest."),
+    "verify": ("muster_agent.cli.verify", "verify", "Re-read a sealed checkpoint and name any damage."),
+    "reload": (
+        "muster_agent.cli.reload",
+        "reload",
+        "Read a checkpoint as a restart would, verify it, and time each phase.",
+    ),
+    "resume-point": ("muster_agent.cli.resume_point", "resume_point", "Say which checkpoint a restart should load."),
+    "agent": ("muster_agent.cli.agent", "agent", "Join this node to a control plane and run its agent."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and one-line help without importing them."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _help = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry[2]) for name, entry in COMMANDS.items()])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="muster-agent")
+def main() -> None:
+    """Muster: which checkpoint would this run resume from, is every byte proven good, and how long would it take?
+
+    \b
+    Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 auth, 5 conflict, 6 timeout, 7 damage or drill failed,
+    8 objective breached, 9 server unreachable.
+    """

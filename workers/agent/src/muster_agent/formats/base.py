@@ -1,0 +1,107 @@
+"""What every format reader returns: a `ShardMap`, made of inert values only.
+
+A reader never unpickles, never imports a training framework, bounds everything it reads, and answers any bytes at all
+with findings instead of an exception. The words are those of docs/findings.md.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Status(StrEnum):
+    """What lies on disk. `missing` is added by the control plane, which remembers what was there."""
+
+    COMPLETE = "complete"
+    UNCOMMITTED = "uncommitted"
+    INCOMPLETE = "incomplete"
+    IN_PROGRESS = "in_progress"
+    CORRUPT = "corrupt"
+    UNREADABLE = "unreadable"
+    ARCHIVED = "archived"
+    UNKNOWN = "unknown"
+
+
+class Role(StrEnum):
+    """What a shard holds. A shard that holds several roles has the first of them in this order."""
+
+    MODEL = "model"
+    OPTIMIZER = "optimizer"
+    RNG = "rng"
+    DATALOADER = "dataloader"
+    SCHEDULER = "scheduler"
+    METADATA = "metadata"
+    OTHER = "other"
+
+
+class Severity(StrEnum):
+    DAMAGE = "damage"
+    """The checkpoint cannot be trusted or resumed as it lies."""
+    WARNING = "warning"
+    """It can be used, and something about it should be put right."""
+    NOTE = "note"
+    """Worth knowing; nothing need be done."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One typed result: stable code, severity, where, what was seen, and the next action that cures it."""
+
+    code: str
+    severity: Severity
+    path: str
+    detail: str
+    cure: str
+    begin_byte: int | None = None
+    end_byte: int | None = None
+    tensor: str | None = None
+
+
+class TensorRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one tensor (or one chunk of it) lies: bytes [offset_bytes, offset_bytes + length_bytes) of `shard`."""
+
+    name: str
+    shard: str
+    offset_bytes: int
+    length_bytes: int
+    dtype: str
+    shape: tuple[int, ...]
+    role: Role = Role.MODEL
+
+
+class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a checkpoint. `path` is relative to the checkpoint's own path, with `/`; for a checkpoint that is a
+    single file it is that file's name. `size_bytes` is what lies on disk, None where the file is missing."""
+
+    path: str
+    size_bytes: int | None
+    promised_bytes: int | None = None
+    rank: int | None = None
+    role: Role = Role.OTHER
+    mtime_ns: int | None = None
+
+
+class ShardMap(msgspec.Struct, frozen=True, kw_only=True):
+    """All that could be read about one checkpoint without trusting it.
+
+    `path` is absolute (a folder, or a file for single-file formats); `resumable` is False with reasons when a training
+    job could not continue from it even if every byte is good (no optimizer state, say).
+    """
+
+    path: str
+    run: str
+    format: str
+    step: int | None
+    status: Status
+    resumable: bool
+    not_resumable_reasons: tuple[str, ...] = ()
+    world_size: int | None = None
+    shards: tuple[ShardEntry, ...] = ()
+    tensors: tuple[TensorRange, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    newest_mtime_ns: int | None = None
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(shard.size_bytes or 0 for shard in self.shards)

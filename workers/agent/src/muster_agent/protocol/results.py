@@ -1,0 +1,51 @@
+"""Results that the CLI prints as JSON and the agent sends to the control plane, field for field the same."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from muster_agent.formats.base import Finding
+
+
+class Backend(StrEnum):
+    """The path the bytes really took."""
+
+    GDS = "gds"
+    MIXED = "mixed"
+    UNKNOWN = "unknown"
+    HOST_BOUNCE = "host_bounce"
+    HOST_DIRECT = "host_direct"
+    HOST_BUFFERED = "host_buffered"
+    S3 = "s3"
+
+
+class CacheState(StrEnum):
+    COLD = "cold"
+    WARM = "warm"
+    MIXED = "mixed"
+    UNKNOWN = "unknown"
+
+
+class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one reload did. `phases` are critical-path seconds that add up to `seconds`; `busy` are seconds of work over
+    all threads; a phase that was not measured is absent. `cached_ratio_before` (0..1) is measured after any eviction,
+    immediately before the first read; None where the page cache cannot be asked."""
+
+    bytes: int
+    seconds: float
+    bytes_per_second: float
+    requested: str
+    effective: str
+    evidence: dict[str, Any]
+    reason: str
+    cache_state: str
+    cached_ratio_before: float | None
+    phases: dict[str, float]
+    busy: dict[str, float]
+    cpu_seconds: float
+    peak_rss_bytes: int
+    verified: bool | None
+    findings: tuple[Finding, ...] = ()

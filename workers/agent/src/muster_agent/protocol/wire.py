@@ -1,0 +1,247 @@
+"""Messages of `/agent/v1/`. Times are Unix seconds as the server's clock has them; durations come from monotonic clocks.
+
+Unknown fields are ignored on receipt (a newer peer may add some); unknown task kinds are refused as `unsupported`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from muster_agent.formats.base import Finding, ShardMap
+from muster_agent.manifest.model import Manifest
+from muster_agent.protocol.results import ReloadReport
+
+PROTOCOL_VERSION = 1
+SUPPORTED_PROTOCOLS = (1,)
+
+
+class TaskKind(StrEnum):
+    INVENTORY = "inventory"
+    SEAL = "seal"
+    VERIFY = "verify"
+    RELOAD = "reload"
+    DISRUPT = "disrupt"
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+# -- enrolment ---------------------------------------------------------------------------------------------------------
+class EnrolRequest(_Message):
+    join_token: str
+    node_name: str
+    machine_id: str
+    nonce: str
+    """Made once per enrolment and kept on disk: the same nonce again buys the same agent, so a lost reply is harmless."""
+    agent_version: str
+    protocols: tuple[int, ...]
+    facts: dict[str, Any] = {}
+
+
+class EnrolReply(_Message):
+    agent_id: str
+    credential: str
+    state: str
+    server_unix_seconds: float
+
+
+# -- poll: heartbeat, hand-out and cancel channel ----------------------------------------------------------------------
+class RunningTask(_Message):
+    task_id: str
+    attempt: int
+
+
+class PollRequest(_Message):
+    boot_id: str
+    seq: int
+    free_slots: int
+    running: tuple[RunningTask, ...] = ()
+    draining: bool = False
+    agent_version: str = ""
+    protocol: int = PROTOCOL_VERSION
+    wall_unix_seconds: float = 0.0
+    clock_offset_seconds: float | None = None
+    """Server clock minus this node's, by the agent's own estimate; None until it has one."""
+    facts: dict[str, Any] | None = None
+    """Sent on the first poll of a boot and when they change: roots, mounts, cpu, gpu."""
+    wait_seconds: float = 50.0
+
+
+class TaskOrder(_Message):
+    task_id: str
+    attempt: int
+    kind: str
+    params: dict[str, Any]
+    lease_seconds: float
+    has_barrier: bool = False
+
+
+class PollReply(_Message):
+    server_unix_seconds: float
+    tasks: tuple[TaskOrder, ...] = ()
+    cancel: tuple[str, ...] = ()
+    drain: bool = False
+    state: str = "online"
+    next_poll_seconds: float = 0.0
+
+
+# -- task life ---------------------------------------------------------------------------------------------------------
+class TaskEvent(_Message):
+    """`kind`: progress, phase (with `edge` begin or end), log, or injected."""
+
+    seq: int
+    kind: str
+    at_unix_seconds: float
+    mono_seconds: float
+    phase: str | None = None
+    edge: str | None = None
+    rank: int | None = None
+    done_bytes: int | None = None
+    total_bytes: int | None = None
+    message: str | None = None
+    data: dict[str, Any] = {}
+
+
+class EventBatch(_Message):
+    attempt: int
+    events: tuple[TaskEvent, ...]
+    dropped: int = 0
+    """Progress events thrown away because the spool was full; counted, never silent."""
+
+
+class EventReply(_Message):
+    acked_seq: int
+    cancel: bool
+    lease_seconds: float
+
+
+class ReadyReply(_Message):
+    """Answer to the barrier: `start_unix_seconds` is set once the quorum is ready; `abort` says why there is no start."""
+
+    server_unix_seconds: float
+    start_unix_seconds: float | None = None
+    abort: str | None = None
+
+
+class TaskResult(_Message):
+    """`outcome`: done, failed, cancelled or unsupported. `body` is the result type of the task kind, None unless done."""
+
+    outcome: str
+    body: dict[str, Any] | None = None
+    error: str | None = None
+    error_code: str | None = None
+
+
+# -- typed parameters and results by kind ------------------------------------------------------------------------------
+class InventoryParams(_Message):
+    root: str
+    """Absolute path on the node, inside one of the agent's configured roots."""
+
+
+class InventoryBody(_Message):
+    root: str
+    checkpoints: tuple[ShardMap, ...]
+    """Newest step first, without tensors (`ShardMap.tensors` is empty here)."""
+    manifests: dict[str, Manifest] = {}
+    """Manifests found beside the data, by checkpoint path: a lost control-plane database is rebuilt from them."""
+    findings: tuple[Finding, ...] = ()
+    """About the root itself: pointers, leftovers, what could not be listed."""
+
+
+class SealParams(_Message):
+    path: str
+    write_beside: bool = True
+
+
+class SealBody(_Message):
+    manifest: Manifest | None
+    """None where the bytes were refused; `findings` says why."""
+    manifest_path: str | None
+    seconds: float
+    findings: tuple[Finding, ...] = ()
+
+
+class VerifyParams(_Message):
+    path: str
+    manifest: Manifest
+    sample_ratio: float = 1.0
+    seed: int = 0
+
+
+class VerifyBody(_Message):
+    verified: bool | None
+    """True: every byte looked at is equal; False: damage, see findings; None: could not be looked at."""
+    checked_bytes: int
+    checked_chunks: int
+    total_chunks: int
+    seconds: float
+    fingerprint: str
+    """Of the files as they lay when they were read; evidence holds only for it."""
+    findings: tuple[Finding, ...] = ()
+
+
+class ReloadParams(_Message):
+    path: str
+    shards: tuple[str, ...]
+    """Relative paths this node reads; with `ranks` naming whose they are."""
+    ranks: tuple[int, ...] = ()
+    manifest: Manifest | None = None
+    backend: str = "auto"
+    device: str = "auto"
+    evict: bool = True
+    max_bytes_per_second: int | None = None
+
+
+class ReloadBody(_Message):
+    report: ReloadReport
+    started_unix_seconds: float
+    """When this node's reading began, on the server's clock; the spread over nodes is the start skew."""
+    fingerprint: str
+
+
+class DisruptParams(_Message):
+    """Send `signal_name` to a process of the agent's own user that the trainer's hook registered on this node."""
+
+    run: str
+    attempt: str
+    signal_name: str = "SIGKILL"
+    pid: int | None = None
+
+
+class DisruptBody(_Message):
+    pid: int
+    signal_name: str
+    injected_unix_seconds: float
+
+
+# -- what training hooks report, forwarded by the agent ----------------------------------------------------------------
+class HookRecord(_Message):
+    """`kind`: process_started, process_ended, phase, step, save_started, save_finished, failure_detected,
+    launch_started, resumed_from. (`source`, `seq`) is unique, so sending twice is harmless."""
+
+    source: str
+    seq: int
+    kind: str
+    run: str
+    attempt: str
+    at_unix_seconds: float
+    mono_seconds: float
+    pid: int | None = None
+    rank: int | None = None
+    step: int | None = None
+    loss: float | None = None
+    phase: str | None = None
+    edge: str | None = None
+    data: dict[str, Any] = {}
+
+
+class HookBatch(_Message):
+    records: tuple[HookRecord, ...]
+
+
+class HookReply(_Message):
+    accepted: int
