@@ -1,4 +1,4 @@
-"""The rungs of trust in one placement, lowest first. Each rung is separate evidence; the highest that holds is shown."""
+"""The rungs of trust in one placement, lowest first. Each rung is separate evidence; the highest that holds shows."""
 
 from __future__ import annotations
 

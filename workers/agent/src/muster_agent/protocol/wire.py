@@ -1,4 +1,4 @@
-"""Messages of `/agent/v1/`. Times are Unix seconds as the server's clock has them; durations come from monotonic clocks.
+"""Messages of `/agent/v1/`. Times are Unix seconds as the server's clock has them; durations from monotonic clocks.
 
 Unknown fields are ignored on receipt (a newer peer may add some); unknown task kinds are refused as `unsupported`.
 """
@@ -36,7 +36,7 @@ class EnrolRequest(_Message):
     node_name: str
     machine_id: str
     nonce: str
-    """Made once per enrolment and kept on disk: the same nonce again buys the same agent, so a lost reply is harmless."""
+    """Made once per enrolment and kept on disk: the same nonce again buys the same agent; a lost reply is harmless."""
     agent_version: str
     protocols: tuple[int, ...]
     facts: dict[str, Any] = {}
@@ -120,7 +120,7 @@ class EventReply(_Message):
 
 
 class ReadyReply(_Message):
-    """Answer to the barrier: `start_unix_seconds` is set once the quorum is ready; `abort` says why there is no start."""
+    """Answer to the barrier: `start_unix_seconds` is set once the quorum is ready; `abort` says why it never will."""
 
     server_unix_seconds: float
     start_unix_seconds: float | None = None
@@ -128,7 +128,7 @@ class ReadyReply(_Message):
 
 
 class TaskResult(_Message):
-    """`outcome`: done, failed, cancelled or unsupported. `body` is the result type of the task kind, None unless done."""
+    """`outcome`: done, failed, cancelled or unsupported. `body` is the task kind's result type, None unless done."""
 
     outcome: str
     body: dict[str, Any] | None = None
