@@ -53,6 +53,11 @@ CODES: dict[str, Code] = {
         "Bytes differ from the digest that was recorded when the checkpoint was sealed.",
         f"Copy the shard from a placement that verifies, or {_OLDER}; then look at the storage for errors.",
     ),
+    "changed_since_sealing": Code(
+        _WARNING,
+        "A file's time of change differs from the one sealed, so the seal no longer speaks for these bytes.",
+        "Run `muster verify`: if every byte is equal, only the time changed; if the save was repeated, seal it again.",
+    ),
     "sparse_hole": Code(
         _WARNING,
         "A range of the file was never written and reads as zeros; after a power loss that is lost data.",

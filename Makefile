@@ -1,0 +1,65 @@
+# Muster: everything runs from the checkout, in .venv. `make demo` and `make test` need Python 3.11 or newer and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ALL ?=
+ONCE ?=
+
+.PHONY: help setup setup-dev demo test lint format bench lock openapi screenshots clean
+
+help:
+	@echo "make setup        the runtime into ./.venv (with ./.venv/bin/muster)"
+	@echo "make demo         everything on real input, until Ctrl-C; ONCE=1 ends after the summary"
+	@echo "make test         the suite; ALL=1 with every outside program and on PostgreSQL too"
+	@echo "make lint         ruff, mypy, import contracts, migrations, OpenAPI"
+	@echo "make bench        reload speed against peers, as ratios"
+
+$(VENV)/.runtime: requirements.lock workers/agent/pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@deploy/install.sh requirements.lock
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock workers/agent/pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@deploy/install.sh requirements-dev.lock
+	@touch $@ $(VENV)/.runtime
+
+setup: $(VENV)/.runtime
+setup-dev: $(VENV)/.dev
+
+demo: setup
+	@$(BIN)/python -m deploy.demo $(if $(ONCE),--once)
+
+test: setup-dev
+	@ALL=$(ALL) $(BIN)/python -m tests.suite
+
+lint: setup-dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python manage.py makemigrations --check --dry-run
+	@deploy/check-openapi.sh
+
+format:
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+bench: setup-dev
+	@$(BIN)/python -m tests.bench.bench_reload
+
+openapi: setup-dev
+	@$(BIN)/python manage.py spectacular --file docs/openapi.yaml
+
+screenshots: setup-dev
+	@$(BIN)/python -m deploy.screenshots
+
+# The locks hold hashes and no addresses: one file serves every Python from 3.11 by its markers.
+lock: setup-dev
+	@$(BIN)/pip install -q uv
+	@$(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header -o requirements.lock
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --no-header -c requirements.lock -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) .demo staticfiles var

@@ -1,0 +1,58 @@
+"""Who may do what: users (people and services), their tokens, and the log of what they did."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+
+from apps.core.fields import IdField
+
+
+class Role(models.TextChoices):
+    """In ascending order: each may do all that the ones before it may."""
+
+    NONE = "", "None (only cluster grants)"
+    VIEWER = "viewer", "Viewer"
+    OPERATOR = "operator", "Operator"
+    ADMIN = "admin", "Admin"
+
+
+RANK = {Role.NONE: 0, Role.VIEWER: 1, Role.OPERATOR: 2, Role.ADMIN: 3}
+
+
+class User(AbstractUser):
+    """A person or, with `is_service`, a service account. `role` holds on every cluster; grants add single clusters."""
+
+    role = models.CharField(max_length=16, choices=Role, default=Role.NONE, blank=True)
+    is_service = models.BooleanField(default=False)
+
+
+class ApiToken(models.Model):
+    """A bearer token `mst_...`, kept only as SHA-256. It never gives more than its user's own role."""
+
+    id = IdField(prefix="tok")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=100)
+    secret_sha256 = models.CharField(max_length=64, unique=True)
+    role = models.CharField(max_length=16, choices=Role, default=Role.VIEWER)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.user}"
+
+
+class ActivityEntry(models.Model):
+    """One thing somebody did; append-only."""
+
+    at = models.DateTimeField(db_index=True)
+    actor = models.CharField(max_length=150)
+    action = models.CharField(max_length=64)
+    target_kind = models.CharField(max_length=32)
+    target_id = models.CharField(max_length=64)
+    detail = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"{self.actor}: {self.action} {self.target_kind} {self.target_id}"

@@ -1,0 +1,291 @@
+"""Training runs, their checkpoints, the copies of these, and the evidence that each copy is good."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from apps.core.fields import IdField
+from apps.fleet.models import Agent, Cluster
+from apps.storage.models import StorageTier
+
+
+class TrainingRun(models.Model):
+    """One training job, with its objectives."""
+
+    id = IdField(prefix="run")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="runs")
+    name = models.CharField(max_length=200)
+    rto_objective_seconds = models.FloatField(null=True, blank=True)
+    rpo_objective_seconds = models.FloatField(null=True, blank=True)
+    gpu_count = models.PositiveIntegerField(null=True, blank=True)
+    created_at = models.DateTimeField()
+    archived_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "name"], name="run_name_in_cluster")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RunAttempt(models.Model):
+    """One launch of a run, as its training hook reported it."""
+
+    id = IdField(prefix="att")
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="attempts")
+    launch_id = models.CharField(max_length=128)
+    agent = models.ForeignKey(Agent, on_delete=models.SET_NULL, null=True, related_name="+")
+    resumed_from_step = models.BigIntegerField(null=True)
+    resumed_from_path = models.CharField(max_length=2048, blank=True)
+    last_step = models.BigIntegerField(null=True)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    last_report_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "launch_id"], name="launch_once_per_run")]
+
+    def __str__(self) -> str:
+        return f"{self.launch_id} of {self.run_id}"
+
+
+class RunEvent(models.Model):
+    """One record of a training hook (phases, saves, process starts); (source, seq) is unique. Steps are StepReports."""
+
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="events")
+    attempt = models.ForeignKey(RunAttempt, on_delete=models.CASCADE, related_name="events")
+    agent = models.ForeignKey(Agent, on_delete=models.SET_NULL, null=True, related_name="+")
+    source = models.CharField(max_length=64)
+    seq = models.PositiveBigIntegerField()
+    kind = models.CharField(max_length=24)
+    at = models.DateTimeField()
+    mono_seconds = models.FloatField()
+    rank = models.IntegerField(null=True)
+    pid = models.IntegerField(null=True)
+    step = models.BigIntegerField(null=True)
+    phase = models.CharField(max_length=16, blank=True)
+    edge = models.CharField(max_length=8, blank=True)
+    data = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["source", "seq"], name="hook_record_once")]
+        indexes = [models.Index(fields=["run", "at"], name="run_event_time")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.run_id}"
+
+
+class StepReport(models.Model):
+    """Step N done at t."""
+
+    attempt = models.ForeignKey(RunAttempt, on_delete=models.CASCADE, related_name="steps")
+    step = models.BigIntegerField()
+    at = models.DateTimeField()
+    loss = models.FloatField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["attempt", "step"], name="step_once_per_attempt")]
+
+    def __str__(self) -> str:
+        return f"step {self.step}"
+
+
+class Checkpoint(models.Model):
+    """The state of one run at one step, wherever it lies."""
+
+    id = IdField(prefix="ckp")
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="checkpoints")
+    step = models.BigIntegerField()
+    format = models.CharField(max_length=32)
+    world_size = models.PositiveIntegerField(null=True)
+    total_bytes = models.BigIntegerField(default=0)
+    saved_at = models.DateTimeField(null=True)
+    """Newest mtime of its files where it was first seen: when the save ended, by the storage's clock."""
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "step"], name="checkpoint_step_in_run")]
+        indexes = [models.Index(fields=["-created_at", "-id"], name="checkpoint_newest")]
+
+    def __str__(self) -> str:
+        return f"step {self.step} of {self.run_id}"
+
+
+class Manifest(models.Model):
+    """The immutable digests of a checkpoint; `id` is the SHA-256 of the canonical bytes, kept compressed in `body`."""
+
+    id = models.CharField(max_length=64, primary_key=True)
+    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.CASCADE, related_name="manifests")
+    version = models.PositiveIntegerField()
+    origin = models.CharField(max_length=16)
+    total_bytes = models.BigIntegerField()
+    shard_count = models.PositiveIntegerField()
+    root_xxh3_128 = models.CharField(max_length=32)
+    sealed_at = models.DateTimeField()
+    body = models.BinaryField()
+    """zlib of the canonical JSON."""
+    created_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.id[:12]
+
+
+class Placement(models.Model):
+    """One copy of one checkpoint on one tier. Status is what lies there; trust is what was proven of it."""
+
+    class Status(models.TextChoices):
+        COMPLETE = "complete", "Complete"
+        UNCOMMITTED = "uncommitted", "Uncommitted"
+        INCOMPLETE = "incomplete", "Incomplete"
+        IN_PROGRESS = "in_progress", "In progress"
+        CORRUPT = "corrupt", "Corrupt"
+        UNREADABLE = "unreadable", "Unreadable"
+        ARCHIVED = "archived", "Archived"
+        UNKNOWN = "unknown", "Unknown"
+        MISSING = "missing", "Missing"
+
+    class Trust(models.TextChoices):
+        LISTED = "listed", "Listed"
+        COMPLETE = "complete", "Complete"
+        SEALED = "sealed", "Sealed"
+        VERIFIED = "verified", "Verified"
+        RELOADED = "reloaded", "Reloaded"
+        RESUMED = "resumed", "Resumed"
+
+    id = IdField(prefix="plc")
+    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.CASCADE, related_name="placements")
+    tier = models.ForeignKey(StorageTier, on_delete=models.CASCADE, related_name="placements")
+    path = models.CharField(max_length=2048)
+    status = models.CharField(max_length=16, choices=Status, default=Status.UNKNOWN)
+    trust = models.CharField(max_length=16, choices=Trust, default=Trust.LISTED)
+    trust_at = models.DateTimeField(null=True)
+    resumable = models.BooleanField(default=False)
+    not_resumable_reasons = models.JSONField(default=list)
+    shard_count = models.PositiveIntegerField(default=0)
+    total_bytes = models.BigIntegerField(default=0)
+    newest_mtime_at = models.DateTimeField(null=True)
+    fingerprint = models.CharField(max_length=32, blank=True)
+    manifest = models.ForeignKey(Manifest, on_delete=models.SET_NULL, null=True, related_name="placements")
+    damaged_at = models.DateTimeField(null=True)
+    """When an audit or a reload found damage that still applies to these files; None when none does."""
+    first_seen_at = models.DateTimeField()
+    last_seen_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tier", "path"], name="placement_path_on_tier")]
+        indexes = [models.Index(fields=["tier", "last_seen_at"], name="placement_sweep")]
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class Shard(models.Model):
+    """One file of one placement, as last seen."""
+
+    placement = models.ForeignKey(Placement, on_delete=models.CASCADE, related_name="shards")
+    path = models.CharField(max_length=1024)
+    size_bytes = models.BigIntegerField(null=True)
+    promised_bytes = models.BigIntegerField(null=True)
+    rank = models.IntegerField(null=True)
+    role = models.CharField(max_length=16)
+    mtime_ns = models.BigIntegerField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["placement", "path"], name="shard_path_in_placement")]
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class Finding(models.Model):
+    """One typed result about a placement, open until the cause is gone. `source_kind` is scan, audit or drill."""
+
+    class Severity(models.TextChoices):
+        DAMAGE = "damage", "Damage"
+        WARNING = "warning", "Warning"
+        NOTE = "note", "Note"
+
+    placement = models.ForeignKey(Placement, on_delete=models.CASCADE, related_name="findings")
+    code = models.CharField(max_length=32)
+    severity = models.CharField(max_length=16, choices=Severity)
+    path = models.CharField(max_length=2048, blank=True)
+    detail = models.TextField()
+    cure = models.TextField()
+    begin_byte = models.BigIntegerField(null=True)
+    end_byte = models.BigIntegerField(null=True)
+    tensor = models.CharField(max_length=512, blank=True)
+    source_kind = models.CharField(max_length=16)
+    source_id = models.CharField(max_length=40)
+    found_at = models.DateTimeField()
+    resolved_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["placement", "resolved_at"], name="finding_open")]
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.detail}"
+
+
+class TrustEvidence(models.Model):
+    """Why a placement has a rung of trust: who found it, when, and for which exact files (`fingerprint`)."""
+
+    placement = models.ForeignKey(Placement, on_delete=models.CASCADE, related_name="evidence")
+    rung = models.CharField(max_length=16, choices=Placement.Trust)
+    source_kind = models.CharField(max_length=16)
+    source_id = models.CharField(max_length=40)
+    fingerprint = models.CharField(max_length=32)
+    detail = models.JSONField(default=dict)
+    at = models.DateTimeField()
+    voided_at = models.DateTimeField(null=True)
+    void_reason = models.TextField(blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["placement", "voided_at"], name="evidence_standing")]
+
+    def __str__(self) -> str:
+        return f"{self.rung} by {self.source_kind} {self.source_id}"
+
+
+class PlacementHold(models.Model):
+    """Somebody needs this copy (a running drill, a running job): nothing may retire it meanwhile."""
+
+    placement = models.ForeignKey(Placement, on_delete=models.CASCADE, related_name="holds")
+    source_kind = models.CharField(max_length=16)
+    source_id = models.CharField(max_length=40)
+    created_at = models.DateTimeField()
+    released_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"held by {self.source_kind} {self.source_id}"
+
+
+class InventoryScan(models.Model):
+    """One look at one root of a tier through an agent."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "Queued"
+        RUNNING = "running", "Running"
+        FINISHED = "finished", "Finished"
+        FAILED = "failed", "Failed"
+        CANCELLED = "cancelled", "Cancelled"
+
+    id = IdField(prefix="scn")
+    tier = models.ForeignKey(StorageTier, on_delete=models.CASCADE, related_name="scans")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
+    root = models.CharField(max_length=2048)
+    state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
+    checkpoint_count = models.PositiveIntegerField(default=0)
+    new_count = models.PositiveIntegerField(default=0)
+    changed_count = models.PositiveIntegerField(default=0)
+    missing_count = models.PositiveIntegerField(default=0)
+    findings = models.JSONField(default=list)
+    """About the root itself (pointers, what could not be listed), as the agent sent them."""
+    pointer = models.JSONField(null=True)
+    error = models.TextField(blank=True)
+    requested_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    next_attempt_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"scan of {self.root}"

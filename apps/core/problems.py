@@ -1,0 +1,101 @@
+"""RFC 9457 problem documents: the one shape of every error under `/api/` and `/agent/`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, JsonResponse
+from drf_standardized_errors.formatter import ExceptionFormatter
+from drf_standardized_errors.handler import exception_handler as standardized_handler
+from drf_standardized_errors.types import ErrorResponse
+from rest_framework.exceptions import APIException
+from rest_framework.response import Response
+
+from apps.core.errors import ApplicationError
+
+CONTENT_TYPE = "application/problem+json"
+TITLES = {
+    400: "Invalid request",
+    401: "Not signed in",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    406: "Not acceptable",
+    409: "Conflict",
+    413: "Too large",
+    415: "Unsupported media type",
+    422: "Invalid input",
+    429: "Too many requests",
+    500: "Server error",
+    503: "Unavailable",
+}
+
+
+class ApplicationAPIException(APIException):
+    """An `ApplicationError` on its way out of a REST view."""
+
+    def __init__(self, error: ApplicationError) -> None:
+        self.status_code = error.status
+        super().__init__(detail=error.detail, code=error.code)
+        self.pointer = error.pointer
+
+
+class ProblemFormatter(ExceptionFormatter):
+    """Turns the collected errors into a problem document."""
+
+    def format_error_response(self, error_response: ErrorResponse) -> dict[str, Any]:
+        errors = [
+            {
+                "pointer": _pointer(error.attr) or getattr(self.exc, "pointer", None),
+                "code": error.code,
+                "detail": error.detail,
+            }
+            for error in error_response.errors
+        ]
+        status = self.exc.status_code
+        return problem(status, detail=errors[0]["detail"] or "", errors=errors, request=self.context.get("request"))
+
+
+def problem(
+    status: int,
+    *,
+    detail: str,
+    errors: list[dict[str, Any]] | None = None,
+    request: Any = None,
+    code: str | None = None,
+) -> dict[str, Any]:
+    """The body of one problem. `errors` names fields by JSON pointer; `request_id` finds the request in the log."""
+    errors = errors if errors is not None else [{"pointer": None, "code": code or "error", "detail": detail}]
+    return {
+        "type": "about:blank",
+        "title": TITLES.get(status, "Error"),
+        "status": status,
+        "detail": detail,
+        "instance": getattr(request, "path", None),
+        "request_id": getattr(request, "request_id", None)
+        or getattr(getattr(request, "_request", None), "request_id", None),
+        "errors": errors,
+    }
+
+
+def problem_response(error: ApplicationError, request: HttpRequest | None = None) -> JsonResponse:
+    """The same document for views outside the REST framework."""
+    errors = [{"pointer": error.pointer, "code": error.code, "detail": error.detail}]
+    body = problem(error.status, detail=error.detail, errors=errors, request=request)
+    return JsonResponse(body, status=error.status, content_type=CONTENT_TYPE)
+
+
+def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
+    """Django REST framework's hook: services' errors keep their status, everything leaves as a problem document."""
+    if isinstance(exc, ApplicationError):
+        exc = ApplicationAPIException(exc)
+    response = standardized_handler(exc, context)
+    if response is not None:
+        response.content_type = CONTENT_TYPE
+    return response
+
+
+def _pointer(attr: str | None) -> str | None:
+    if attr in (None, "non_field_errors"):
+        return None
+    return "/" + str(attr).replace(".", "/")

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+
+
+def shell(request: HttpRequest) -> dict[str, Any]:
+    """What every page's frame shows."""
+    return {}

@@ -1,0 +1,208 @@
+"""Rehearsals: plans, their occurrences, drills and what each rank measured."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from apps.checkpoints.models import Placement, TrainingRun
+from apps.core.fields import IdField
+from apps.fleet.models import Cluster, Node, TaskGroup
+
+
+class DrillKind(models.TextChoices):
+    RELOAD = "reload", "Reload"
+    HERD = "herd", "Herd"
+    FAILOVER = "failover", "Failover"
+
+
+class CheckpointChoice(models.TextChoices):
+    LATEST = "latest", "Latest resumable"
+    LATEST_VERIFIED = "latest_verified", "Latest verified"
+    RANDOM = "random", "Random within the window"
+    NAMED = "named", "Named"
+
+
+class DrillSpec(models.Model):
+    """What a drill does; a plan's own copy and each drill's own copy, so that editing a plan rewrites no history."""
+
+    kind = models.CharField(max_length=16, choices=DrillKind)
+    choice = models.CharField(max_length=16, choices=CheckpointChoice, default=CheckpointChoice.LATEST_VERIFIED)
+    step = models.BigIntegerField(null=True, blank=True)
+    """Of the checkpoint, for the choice `named`."""
+    window_days = models.PositiveIntegerField(default=30)
+    """For the choice `random`: how old the checkpoint may be."""
+    node_count = models.PositiveIntegerField(null=True, blank=True)
+    """None: as many nodes as are online, at most one for each rank."""
+    ladder = models.JSONField(default=list, blank=True)
+    """For `herd`: client counts in ascending order, such as [1, 2, 4]."""
+    backend = models.CharField(max_length=16, default="auto")
+    evict = models.BooleanField(default=True)
+    max_bytes_per_second = models.BigIntegerField(null=True, blank=True)
+    signal_name = models.CharField(max_length=16, default="SIGKILL")
+    """For `failover`."""
+    objective_seconds = models.FloatField(null=True, blank=True)
+
+    class Meta:
+        abstract = True
+
+
+class DrillPlan(DrillSpec):
+    """A drill on a schedule: cron text in a named time zone."""
+
+    class Missed(models.TextChoices):
+        RUN_ONCE = "run_once", "Run once when back"
+        SKIP = "skip", "Skip"
+
+    id = IdField(prefix="pln")
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="drill_plans")
+    name = models.CharField(max_length=100)
+    cron = models.CharField(max_length=100, blank=True)
+    """Empty: only started by hand."""
+    time_zone = models.CharField(max_length=64, default="UTC")
+    missed = models.CharField(max_length=16, choices=Missed, default=Missed.SKIP)
+    enabled = models.BooleanField(default=True)
+    next_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    version = models.PositiveIntegerField(default=1)
+    created_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "name"], name="plan_name_in_run")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Drill(DrillSpec):
+    """One rehearsal. Outcome says whether it restored; objective_state whether in time; never mixed."""
+
+    class State(models.TextChoices):
+        SCHEDULED = "scheduled", "Scheduled"
+        WAITING = "waiting", "Waiting"
+        PREPARING = "preparing", "Preparing"
+        RUNNING = "running", "Running"
+        VALIDATING = "validating", "Validating"
+        FINISHED = "finished", "Finished"
+
+    class Outcome(models.TextChoices):
+        NONE = "", "None yet"
+        PASSED = "passed", "Passed"
+        FAILED = "failed", "Failed"
+        CANCELLED = "cancelled", "Cancelled"
+        SKIPPED = "skipped", "Skipped"
+        LOST = "lost", "Lost"
+
+    class ObjectiveState(models.TextChoices):
+        NONE = "none", "None"
+        MET = "met", "Met"
+        BREACHED = "breached", "Breached"
+
+    id = IdField(prefix="drl")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="drills")
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="drills")
+    plan = models.ForeignKey(DrillPlan, on_delete=models.SET_NULL, null=True, related_name="drills")
+    placement = models.ForeignKey(Placement, on_delete=models.SET_NULL, null=True, related_name="drills")
+    state = models.CharField(max_length=16, choices=State, default=State.SCHEDULED)
+    outcome = models.CharField(max_length=16, choices=Outcome, default=Outcome.NONE, blank=True)
+    objective_state = models.CharField(max_length=16, choices=ObjectiveState, default=ObjectiveState.NONE)
+    reason = models.TextField(blank=True)
+    checkpoint_step = models.BigIntegerField(null=True)
+    total_bytes = models.BigIntegerField(null=True)
+    seconds = models.FloatField(null=True)
+    """Of the slowest rank (storage part) or, for a failover, from the fault to the first step beyond the checkpoint."""
+    bytes_per_second = models.FloatField(null=True)
+    phases = models.JSONField(default=dict)
+    """Critical-path seconds by phase; a phase that was not measured is absent."""
+    unattributed_seconds = models.FloatField(null=True)
+    lost_steps = models.BigIntegerField(null=True)
+    lost_seconds = models.FloatField(null=True)
+    cached_ratio_before = models.FloatField(null=True)
+    verified = models.BooleanField(null=True)
+    start_skew_seconds = models.FloatField(null=True)
+    jain_index = models.FloatField(null=True)
+    facts = models.JSONField(default=dict)
+    """Kind-specific numbers: the ladder's rungs and knee, the straggler, the boundaries of a failover."""
+    requested_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    deadline_at = models.DateTimeField(null=True)
+    cancel_requested_at = models.DateTimeField(null=True)
+    next_attempt_at = models.DateTimeField(null=True, db_index=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="drill_newest"),
+            models.Index(fields=["run", "-created_at"], name="drill_history"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.pk}"
+
+
+class PlanOccurrence(models.Model):
+    """One due time of one plan; unique, so that two beats or a killed one never double or drop a drill."""
+
+    plan = models.ForeignKey(DrillPlan, on_delete=models.CASCADE, related_name="occurrences")
+    planned_at = models.DateTimeField()
+    drill = models.OneToOneField(Drill, on_delete=models.SET_NULL, null=True, related_name="occurrence")
+    skipped_reason = models.TextField(blank=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["plan", "planned_at"], name="occurrence_once")]
+
+    def __str__(self) -> str:
+        return f"{self.plan_id} at {self.planned_at}"
+
+
+class DrillRung(models.Model):
+    """One round of a drill: `client_count` nodes reading at once behind one barrier. A reload has one rung."""
+
+    drill = models.ForeignKey(Drill, on_delete=models.CASCADE, related_name="rungs")
+    order = models.PositiveIntegerField()
+    client_count = models.PositiveIntegerField()
+    group = models.OneToOneField(TaskGroup, on_delete=models.SET_NULL, null=True, related_name="+")
+    seconds = models.FloatField(null=True)
+    total_bytes = models.BigIntegerField(null=True)
+    bytes_per_second = models.FloatField(null=True)
+    jain_index = models.FloatField(null=True)
+    start_skew_seconds = models.FloatField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["drill", "order"], name="rung_order_in_drill")]
+
+    def __str__(self) -> str:
+        return f"{self.client_count} clients"
+
+
+class RankResult(models.Model):
+    """What one rank of one rung measured."""
+
+    rung = models.ForeignKey(DrillRung, on_delete=models.CASCADE, related_name="results")
+    rank = models.IntegerField()
+    node = models.ForeignKey(Node, on_delete=models.SET_NULL, null=True, related_name="+")
+    task_id = models.CharField(max_length=40)
+    outcome = models.CharField(max_length=16)
+    error = models.TextField(blank=True)
+    bytes = models.BigIntegerField(null=True)
+    seconds = models.FloatField(null=True)
+    bytes_per_second = models.FloatField(null=True)
+    started_at = models.DateTimeField(null=True)
+    phases = models.JSONField(default=dict)
+    busy = models.JSONField(default=dict)
+    requested = models.CharField(max_length=16, blank=True)
+    effective = models.CharField(max_length=16, blank=True)
+    evidence = models.JSONField(default=dict)
+    reason = models.TextField(blank=True)
+    cache_state = models.CharField(max_length=16, blank=True)
+    cached_ratio_before = models.FloatField(null=True)
+    cpu_seconds = models.FloatField(null=True)
+    peak_rss_bytes = models.BigIntegerField(null=True)
+    verified = models.BooleanField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["rung", "rank"], name="rank_once_in_rung")]
+
+    def __str__(self) -> str:
+        return f"rank {self.rank}"

@@ -1,0 +1,49 @@
+"""Storage tiers and what was measured of them."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from apps.core.fields import IdField
+from apps.fleet.models import Cluster
+
+
+class StorageTier(models.Model):
+    """A POSIX path or an S3 bucket and prefix where checkpoints lie. `speed_order` 0 is the fastest of its cluster."""
+
+    class Kind(models.TextChoices):
+        MEMORY = "memory", "Memory"
+        LOCAL_NVME = "local_nvme", "Local NVMe"
+        PARALLEL_FS = "parallel_fs", "Parallel file system"
+        NAS = "nas", "NAS"
+        OBJECT_STORE = "object_store", "Object store"
+        ARCHIVE = "archive", "Archive"
+
+    id = IdField(prefix="tir")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="tiers")
+    name = models.SlugField(max_length=63)
+    kind = models.CharField(max_length=16, choices=Kind)
+    uri = models.CharField(max_length=1024)
+    speed_order = models.PositiveSmallIntegerField(default=0)
+    capacity_bytes = models.BigIntegerField(null=True, blank=True)
+    cost_per_tb_month = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "name"], name="tier_name_in_cluster")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TierCeiling(models.Model):
+    """The best read rate measured on a tier, with its date and method; predictions divide by it."""
+
+    tier = models.ForeignKey(StorageTier, on_delete=models.CASCADE, related_name="ceilings")
+    bytes_per_second = models.FloatField()
+    client_count = models.PositiveIntegerField()
+    method = models.CharField(max_length=100)
+    measured_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.bytes_per_second:.0f} B/s on {self.tier_id}"

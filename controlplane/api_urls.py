@@ -1,0 +1,19 @@
+"""The REST API, version 1: every app's routes under one router, and the schema."""
+
+from __future__ import annotations
+
+from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+
+urlpatterns = [
+    path("schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="api-docs"),
+    path("v1/", include("apps.accounts.api_urls")),
+    path("v1/", include("apps.fleet.api_urls")),
+    path("v1/", include("apps.storage.api_urls")),
+    path("v1/", include("apps.checkpoints.api_urls")),
+    path("v1/", include("apps.audits.api_urls")),
+    path("v1/", include("apps.drills.api_urls")),
+    path("v1/", include("apps.recovery.api_urls")),
+    path("v1/", include("apps.alerts.api_urls")),
+]

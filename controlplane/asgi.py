@@ -1,0 +1,14 @@
+"""The ASGI application: pages, API, agent polls and live updates in one process."""
+
+from __future__ import annotations
+
+import os
+
+from django.core.asgi import get_asgi_application
+from django.core.management import call_command
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+
+application = get_asgi_application()
+# A web server never runs `manage.py check`; a dangerous configuration must not start here either.
+call_command("check")

@@ -1,0 +1,13 @@
+"""The Celery application. Tasks live in `workers.tasks` and are sent by name (`apps.core.dispatch`)."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+
+app = Celery("muster")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.imports = ("workers.tasks.control", "workers.tasks.owners")

@@ -1,0 +1,82 @@
+"""Typed reading of environment variables: a bad value stops the start with the variable's name and what it may be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+def text(name: str, default: str = "") -> str:
+    return os.environ.get(name, default)
+
+
+def secret(name: str, default: str = "") -> str:
+    """The value of NAME, or the content of the file that NAME_FILE names; a named file must exist."""
+    file_name = os.environ.get(f"{name}_FILE")
+    if not file_name:
+        return os.environ.get(name, default)
+    try:
+        return Path(file_name).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ImproperlyConfigured(f"{name}_FILE names {file_name}, which cannot be read: {error.strerror}.") from error
+
+
+def boolean(name: str, default: bool) -> bool:
+    value = os.environ.get(name)
+    if value is None or value == "":
+        return default
+    if value.lower() in {"1", "true", "yes", "on"}:
+        return True
+    if value.lower() in {"0", "false", "no", "off"}:
+        return False
+    raise ImproperlyConfigured(f"{name} is {value!r}; use true or false.")
+
+
+def integer(name: str, default: int, *, minimum: int = 0) -> int:
+    value = os.environ.get(name, str(default))
+    try:
+        number = int(value)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} is {value!r}; use a whole number.") from error
+    if number < minimum:
+        raise ImproperlyConfigured(f"{name} is {number}; it must be at least {minimum}.")
+    return number
+
+
+def words(name: str, default: str) -> list[str]:
+    """A comma-separated list without blanks."""
+    return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
+
+
+def database(name: str, default: str) -> dict[str, Any]:
+    """Django's settings for `sqlite:///relative`, `sqlite:////absolute` or `postgresql://user:password@host:port/name`.
+
+    A PostgreSQL socket folder goes into the query: `postgresql:///name?host=/run/postgresql&user=muster`.
+    """
+    url = urlsplit(secret(name, default))
+    if url.scheme == "sqlite":
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": unquote(url.path[1:]), "OPTIONS": SQLITE_OPTIONS}
+    if url.scheme in {"postgresql", "postgres"}:
+        query = dict(parse_qsl(url.query))
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": unquote(url.path[1:]),
+            "USER": unquote(url.username or query.pop("user", "")),
+            "PASSWORD": unquote(url.password or ""),
+            "HOST": url.hostname or query.pop("host", ""),
+            "PORT": str(url.port or ""),
+            "OPTIONS": {"pool": {"min_size": 1, "max_size": 10, "timeout": 20}, **query},
+        }
+    raise ImproperlyConfigured(f"{name} begins with {url.scheme!r}; use sqlite:/// or postgresql://.")
+
+
+# IMMEDIATE takes the write lock at BEGIN: two writers queue for up to 20 s instead of one failing in mid-transaction.
+SQLITE_OPTIONS = {
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 20,
+    "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;",
+}

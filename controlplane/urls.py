@@ -1,0 +1,12 @@
+"""All routes: agents, the REST API and the pages."""
+
+from __future__ import annotations
+
+from django.urls import include, path
+
+urlpatterns = [
+    path("agent/v1/", include("apps.fleet.agent_api.urls")),
+    path("api/", include("controlplane.api_urls")),
+    path("", include("apps.accounts.urls")),
+    path("", include("apps.dashboard.urls")),
+]

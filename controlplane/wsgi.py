@@ -1,0 +1,11 @@
+"""The WSGI application, for management tools only: agent polls and live updates need ASGI."""
+
+from __future__ import annotations
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+
+application = get_wsgi_application()

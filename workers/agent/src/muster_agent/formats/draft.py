@@ -1,0 +1,66 @@
+"""What a format reader says about one checkpoint before anything is concluded from it: facts only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
+
+
+@dataclass(slots=True)
+class Draft:
+    """`committed` is True or False where the format has a commit marker, None where it has none. `roles` is None where
+    the metadata could not say what is inside. `undecided` is the reason why nothing can be concluded about the bytes."""
+
+    format: str
+    committed: bool | None = None
+    shards: list[ShardEntry] = field(default_factory=list)
+    tensors: list[TensorRange] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    roles: set[Role] | None = field(default_factory=set)
+    step: int | None = None
+    world_size: int | None = None
+    undecided: str | None = None
+    not_resumable_reasons: list[str] = field(default_factory=list)
+
+
+_ROLE_WORDS: dict[str, Role] = {
+    "optimizer": Role.OPTIMIZER,
+    "optimizers": Role.OPTIMIZER,
+    "optim": Role.OPTIMIZER,
+    "optimizer_state": Role.OPTIMIZER,
+    "optimizer_states": Role.OPTIMIZER,
+    "opt_state": Role.OPTIMIZER,
+    "rng": Role.RNG,
+    "rng_state": Role.RNG,
+    "rng_states": Role.RNG,
+    "random_state": Role.RNG,
+    "dataloader": Role.DATALOADER,
+    "data_loader": Role.DATALOADER,
+    "dataloader_state": Role.DATALOADER,
+    "loader": Role.DATALOADER,
+    "sampler": Role.DATALOADER,
+    "scheduler": Role.SCHEDULER,
+    "lr_scheduler": Role.SCHEDULER,
+    "opt_param_scheduler": Role.SCHEDULER,
+    "train_state": Role.OTHER,
+    "trainer": Role.OTHER,
+    "step": Role.OTHER,
+    "global_step": Role.OTHER,
+    "iteration": Role.OTHER,
+    "epoch": Role.OTHER,
+}
+
+
+def role_of(tensor: str) -> Role:
+    """The role of a tensor by the first part of its name (`optimizer.exp_avg.w` is optimizer state); model otherwise."""
+    head = tensor.split(".", 1)[0].split("/", 1)[0]
+    return _ROLE_WORDS.get(head.lower(), Role.MODEL)
+
+
+_ORDER = list(Role)
+
+
+def first_role(roles: set[Role], default: Role = Role.OTHER) -> Role:
+    """The one role of a shard that holds several: the first in Role's order."""
+    return min(roles, key=_ORDER.index, default=default)

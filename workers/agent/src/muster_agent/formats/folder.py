@@ -1,0 +1,115 @@
+"""Looking at one folder: sizes and times of its files, with links resolved once and trouble reported, never raised."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster_agent.formats.base import Finding
+from muster_agent.formats.codes import finding
+from muster_agent.formats.names import is_noise, is_text
+
+
+class FileSeen(NamedTuple):
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(slots=True)
+class Folder:
+    """One level of a folder. `files` are readable-looking regular files; `blocked` exist but could not be looked at, so
+    they are never called missing; `links` are the names of entries that are symbolic links."""
+
+    path: str
+    root: str
+    files: dict[str, FileSeen] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+    links: set[str] = field(default_factory=set)
+    blocked: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+    listed: bool = True
+    gone: bool = False
+    mtime_ns: int | None = None
+
+    @property
+    def newest_mtime_ns(self) -> int | None:
+        """Of the files; of the folder itself while it is empty."""
+        return max((seen.mtime_ns for seen in self.files.values()), default=self.mtime_ns)
+
+
+def look(path: str, root: str) -> Folder:
+    """List `path`. `root` is a resolved folder that links may not lead out of. Raises nothing."""
+    folder = Folder(path, root)
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                _take(folder, entry)
+        folder.mtime_ns = os.stat(path).st_mtime_ns
+    except OSError as error:
+        folder.listed = False
+        folder.gone = error.errno in (errno.ENOENT, errno.ENOTDIR)
+        folder.findings.append(trouble(error, path))
+    folder.folders.sort()
+    return folder
+
+
+def trouble(error: OSError, path: str) -> Finding:
+    """The finding for an operating-system error at `path`."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return finding(
+            "permission_denied", path=path, detail=f"{path} may not be read by this user (uid {os.geteuid()})"
+        )
+    if error.errno in (errno.ELOOP, errno.ENOENT) and os.path.islink(path):
+        return finding("link_broken", path=path, detail=_broken(path, error))
+    reason = error.strerror or type(error).__name__
+    return finding("listing_failed", path=path, detail=f"{path} could not be read: {reason}")
+
+
+def _broken(path: str, error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return "the symbolic link leads in a circle"
+    return f"the symbolic link's target {os.readlink(path)!r} is not there"
+
+
+def _take(folder: Folder, entry: os.DirEntry[str]) -> None:
+    name = entry.name
+    if is_noise(name):
+        return
+    if not is_text(name):
+        folder.findings.append(
+            finding("path_unsafe", path=ascii(name)[1:-1], detail="the file's name is not valid UTF-8")
+        )
+        return
+    try:
+        if entry.is_symlink():
+            folder.links.add(name)
+            if escapes(entry.path, folder.root):
+                folder.blocked.add(name)
+                folder.findings.append(_escape(name, entry.path))
+                return
+        seen = entry.stat()
+    except OSError as error:
+        folder.blocked.add(name)
+        folder.findings.append(_named(trouble(error, entry.path), name))
+        return
+    if stat.S_ISDIR(seen.st_mode):
+        folder.folders.append(name)
+    elif stat.S_ISREG(seen.st_mode):
+        folder.files[name] = FileSeen(seen.st_size, seen.st_mtime_ns)
+
+
+def escapes(path: str, root: str) -> bool:
+    """Whether `path`, with all links resolved, lies outside the resolved folder `root`."""
+    real = os.path.realpath(path)
+    return real != root and not real.startswith(root.rstrip("/") + "/")
+
+
+def _escape(name: str, path: str) -> Finding:
+    return finding("link_escapes_root", path=name, detail=f"the link leads to {os.path.realpath(path)}")
+
+
+def _named(found: Finding, name: str) -> Finding:
+    return finding(found.code, path=name, detail=found.detail)

@@ -1,0 +1,65 @@
+"""What names say: the step in a folder's name, leftovers, and names that must never be opened. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, FOLDER_MANIFEST_NAME
+
+_STEP_NAME = re.compile(
+    r"(?:(?:global[-_]?step|step|iter|iteration|checkpoint|ckpt)[-_=]?)?(\d{1,18})", re.ASCII | re.IGNORECASE
+)
+_STEP_STEM = re.compile(r"(?:.*[-_.])?(?:global[-_]?step|step|iter|checkpoint|ckpt)[-_=]?(\d{1,18})", re.ASCII)
+_TEMPORARY = re.compile(r"\.tmp[A-Za-z0-9_-]*$|\.tmp\.|\.orbax-checkpoint-tmp|_tmp_[0-9a-f-]{8,}$|\.partial$|\.dirty\.")
+
+
+def step_of_name(name: str) -> int | None:
+    """The step that a checkpoint folder's name gives by full match: `step-100` is 100, `step-100.backup` is None."""
+    match = _STEP_NAME.fullmatch(name)
+    return int(match.group(1)) if match else None
+
+
+def step_of_file(name: str) -> int | None:
+    """The step in a single-file checkpoint's name, extension aside: `model-step-100.safetensors` is 100."""
+    stem = name.rsplit(".", 1)[0]
+    match = _STEP_NAME.fullmatch(stem) or _STEP_STEM.fullmatch(stem)
+    return int(match.group(1)) if match else None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether some writer gives this name to what it has not finished."""
+    return _TEMPORARY.search(name) is not None
+
+
+def is_ours(name: str) -> bool:
+    """Whether the file is Muster's own manifest, which is no part of a checkpoint."""
+    return name == FOLDER_MANIFEST_NAME or name.endswith(FILE_MANIFEST_SUFFIX) or name.startswith(".muster-")
+
+
+def is_noise(name: str) -> bool:
+    """Files that file systems and tools leave and that are never part of a checkpoint (`.nfs*` silly renames)."""
+    return name.startswith((".nfs", "._")) or name in {".DS_Store", "lost+found", ".snapshot"} or is_ours(name)
+
+
+def is_text(name: str) -> bool:
+    """Whether a file name is valid text. Others cannot be sent, shown or recorded as they are."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def unsafe_reason(name: object) -> str | None:
+    """Why a relative path that metadata gives must not be opened; None when it is safe to join."""
+    if not isinstance(name, str) or not name:
+        return "is not a name"
+    if len(name) > 1024:
+        return "is longer than 1024 characters"
+    if "\0" in name or "\\" in name or not is_text(name):
+        return "holds a character that no shard name has"
+    if name.startswith("/") or (len(name) > 1 and name[1] == ":"):
+        return "is an absolute path"
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        return "leads out of the checkpoint's folder"
+    return None

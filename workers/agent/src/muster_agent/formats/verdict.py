@@ -1,0 +1,121 @@
+"""From a reader's facts to a status: one pure function for every format."""
+
+from __future__ import annotations
+
+from muster_agent.formats.base import Finding, Role, Severity, ShardMap, Status
+from muster_agent.formats.codes import finding
+from muster_agent.formats.draft import Draft
+from muster_agent.formats.shape import shape_findings
+
+COULD_NOT_LOOK = frozenset(
+    {"permission_denied", "listing_failed", "link_escapes_root", "link_broken", "metadata_unsafe", "path_unsafe"}
+)
+NOT_THERE = frozenset({"shard_missing", "metadata_missing"})
+
+
+def conclude(
+    draft: Draft, *, path: str, run: str, named_step: int | None, newest_mtime_ns: int | None, age_limit: AgeLimit
+) -> ShardMap:
+    """The ShardMap of a checkpoint: status, whether it can be resumed from, and the findings that follow from those."""
+    recent = age_limit.is_recent(newest_mtime_ns)
+    status = status_of(draft, recent=recent)
+    reasons = [*draft.not_resumable_reasons, *_reasons(draft, status)]
+    findings = [
+        *draft.findings,
+        *_status_findings(status, path),
+        *_step_findings(draft.step, named_step, path),
+        *_role_findings(draft.roles, path),
+        *shape_findings(draft.shards, draft.world_size, path),
+    ]
+    return ShardMap(
+        path=path,
+        run=run,
+        format=draft.format,
+        step=draft.step if draft.step is not None else named_step,
+        status=status,
+        resumable=not reasons,
+        not_resumable_reasons=tuple(reasons),
+        world_size=draft.world_size,
+        shards=tuple(draft.shards),
+        tensors=tuple(draft.tensors),
+        findings=tuple(findings),
+        newest_mtime_ns=newest_mtime_ns,
+    )
+
+
+class AgeLimit:
+    """The grace period: what changed within it may still be being written."""
+
+    def __init__(self, now_unix_seconds: float, grace_seconds: float) -> None:
+        self.now_ns = int(now_unix_seconds * 1e9)
+        self.grace_ns = int(grace_seconds * 1e9)
+
+    def is_recent(self, mtime_ns: int | None) -> bool:
+        """Clocks differ between hosts, so a change up to one grace period in the future counts as recent too."""
+        return mtime_ns is not None and abs(self.now_ns - mtime_ns) < self.grace_ns
+
+
+def status_of(draft: Draft, *, recent: bool) -> Status:
+    """Definite knowledge comes first: damage seen is damage, even where another shard could not be looked at."""
+    codes = {found.code for found in draft.findings if found.severity is Severity.DAMAGE}
+    could_not = {found.code for found in draft.findings} & COULD_NOT_LOOK
+    unfinished = draft.committed is False or (draft.committed is None and codes <= NOT_THERE and bool(codes))
+    if unfinished and recent and not could_not:
+        return Status.IN_PROGRESS
+    if codes - COULD_NOT_LOOK - NOT_THERE:
+        return Status.CORRUPT
+    if codes & NOT_THERE:
+        return Status.INCOMPLETE
+    if could_not:
+        return Status.UNREADABLE
+    if draft.undecided:
+        return Status.UNKNOWN
+    return Status.UNCOMMITTED if draft.committed is False else Status.COMPLETE
+
+
+def _reasons(draft: Draft, status: Status) -> list[str]:
+    reasons = [] if status is Status.COMPLETE else [_STATUS_REASONS[status]]
+    if draft.undecided:
+        reasons.append(draft.undecided)
+    if draft.roles is not None and Role.OPTIMIZER not in draft.roles and status is Status.COMPLETE:
+        reasons.append("it holds no optimizer state")
+    return reasons
+
+
+_STATUS_REASONS = {
+    Status.UNCOMMITTED: "its save never wrote the commit marker",
+    Status.INCOMPLETE: "parts of it are not there",
+    Status.IN_PROGRESS: "a save seems to be still running",
+    Status.CORRUPT: "it is damaged",
+    Status.UNREADABLE: "it could not be read",
+    Status.ARCHIVED: "it must first be restored from the archive",
+    Status.UNKNOWN: "its state is not known",
+}
+
+
+def _status_findings(status: Status, path: str) -> list[Finding]:
+    if status is Status.UNCOMMITTED:
+        return [finding("uncommitted", path=path, detail="all files are there, but the commit marker is not")]
+    if status is Status.IN_PROGRESS:
+        return [finding("in_progress", path=path, detail="no commit marker yet, and the newest change is recent")]
+    return []
+
+
+def _step_findings(inside: int | None, named: int | None, path: str) -> list[Finding]:
+    if inside is None or named is None or inside == named:
+        return []
+    return [finding("step_mismatch", path=path, detail=f"the name says step {named}, the state inside says {inside}")]
+
+
+def _role_findings(roles: set[Role] | None, path: str) -> list[Finding]:
+    """Random-number and loader state are only missed where training state is there at all."""
+    if not roles:
+        return []
+    if Role.OPTIMIZER not in roles:
+        return [finding("optimizer_missing", path=path, detail="no tensor of optimizer state was found")]
+    found = []
+    if Role.RNG not in roles:
+        found.append(finding("rng_missing", path=path, detail="no random-number state was found"))
+    if Role.DATALOADER not in roles:
+        found.append(finding("dataloader_missing", path=path, detail="no data-loader state was found"))
+    return found

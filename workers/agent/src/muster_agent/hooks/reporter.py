@@ -1,0 +1,170 @@
+"""`RunReporter`: how a training process says what it does, without ever getting in its own way."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import numbers
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from muster_agent.hooks.paths import WriterName, hook_directory
+from muster_agent.hooks.processes import read_stat
+from muster_agent.hooks.spool_writer import SpoolWriter
+from muster_agent.protocol.wire import HookRecord
+
+CLOSE_TIMEOUT_SECONDS = 2.0
+
+
+class RunReporter:
+    """Reports one process of one run attempt to the agent on this node.
+
+    No method raises or blocks: each takes the time, queues a record and returns. A daemon thread appends it to this
+    process's file in the hook folder (`directory`, else MUSTER_HOOK_DIR, else `<tempdir>/muster-hooks-<uid>`). What
+    cannot be written is dropped and counted. After a fork the child writes a file of its own, and only once it reports.
+
+    run: the training run's name. attempt: one launch of it; every rank of a launch uses the same. rank: None for
+    processes beside the ranks, such as a launcher.
+    """
+
+    def __init__(
+        self, run: str, attempt: str, rank: int | None = None, *, directory: str | os.PathLike[str] | None = None
+    ) -> None:
+        self.run = run
+        self.attempt = attempt
+        self.rank = rank
+        self._directory = hook_directory(directory)
+        self._pid = 0
+        self._source = ""
+        self._writer: SpoolWriter | None = None
+        self._started = False
+        self._closed = False
+        atexit.register(self.close)
+
+    def process_started(self) -> None:
+        """This process is a rank of the run. Call it first: it is also what lets a drill on this node signal it."""
+        self._report("process_started")
+        self._started = True
+
+    def step(self, step: int, loss: float | None = None) -> None:
+        """Step `step` is computed. `loss` is a number; for a tensor pass `loss.item()` where you have it anyway, as
+        converting one here would wait for the GPU."""
+        self._report("step", step=step, loss=loss)
+
+    def save_started(self, step: int) -> None:
+        """A save of the state after `step` begins; training waits from here unless saves are asynchronous."""
+        self._report("save_started", step=step)
+
+    def save_finished(self, step: int, path: str | os.PathLike[str]) -> None:
+        """The checkpoint of `step` is committed at `path`."""
+        self._report("save_finished", step=step, path=path)
+
+    def resumed_from(self, step: int, path: str | os.PathLike[str]) -> None:
+        """The whole state of the checkpoint at `path` is in place; the next step is `step` + 1."""
+        self._report("resumed_from", step=step, path=path)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time one phase of a restart (a word of `muster_agent.protocol.phases`). An exception passes through and is
+        noted on the end record."""
+        self.phase_began(name)
+        try:
+            yield
+        except BaseException as problem:
+            self.phase_ended(name, failed=type(problem).__name__)
+            raise
+        self.phase_ended(name)
+
+    def phase_began(self, name: str) -> None:
+        self._report("phase", phase=name, edge="begin")
+
+    def phase_ended(self, name: str, *, failed: str | None = None) -> None:
+        """For a phase that another process began (`launch`), or that failed: `failed` says how."""
+        self._report("phase", phase=name, edge="end", data={"failed": failed} if failed else {})
+
+    def failure_detected(self, **detail: Any) -> None:
+        """For schedulers: the attempt is known to have died. `detail` is JSON-like: exit status, signal, node."""
+        self._report("failure_detected", data=detail)
+
+    def launch_started(self, **detail: Any) -> None:
+        """For schedulers: where the attempt runs next is decided, and its launch begins."""
+        self._report("launch_started", data=detail)
+
+    def close(self, timeout_seconds: float = CLOSE_TIMEOUT_SECONDS) -> None:
+        """Write what is queued, waiting at most `timeout_seconds`. Runs by itself at a normal exit; a second call,
+        or one in a forked child that reported nothing, does nothing."""
+        writer, self._writer = self._writer, None
+        if self._closed or writer is None or self._pid != os.getpid():
+            return
+        if self._started:
+            writer.put(self._record("process_ended", {}))
+        self._closed = True
+        atexit.unregister(self.close)
+        writer.close(timeout_seconds)
+
+    def __enter__(self) -> RunReporter:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _problem: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _report(self, kind: str, **fields: Any) -> None:
+        try:
+            writer = self._own_writer()
+            if writer is not None:
+                writer.put(self._record(kind, _plain(fields)))
+        except Exception as problem:
+            # A hook that raised would end the training that it watches.
+            if self._writer is not None:
+                self._writer.warn_once(problem)
+
+    def _own_writer(self) -> SpoolWriter | None:
+        """This process's writer: made at the first record, and anew in a forked child, whose threads are gone."""
+        if self._closed:
+            return None
+        pid = os.getpid()
+        if self._writer is None or self._pid != pid:
+            stat = read_stat(pid)
+            name = WriterName(pid, stat.start_ticks if stat else 0, secrets.token_hex(8))
+            self._pid, self._source, self._started = pid, name.source, False
+            self._writer = SpoolWriter(self._directory, name)
+        return self._writer
+
+    def _record(self, kind: str, fields: dict[str, Any]) -> HookRecord:
+        return HookRecord(
+            source=self._source,
+            seq=0,  # numbered by the writer, in the order of the file
+            kind=kind,
+            run=self.run,
+            attempt=self.attempt,
+            at_unix_seconds=time.time(),
+            mono_seconds=time.monotonic(),
+            pid=self._pid,
+            rank=self.rank,
+            **fields,
+        )
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    """The caller's values as a record holds them: numpy integers become int, paths text, odd losses a note."""
+    plain = dict(fields)
+    if plain.get("step") is not None:
+        plain["step"] = int(plain["step"])
+    if "path" in plain:
+        plain["data"] = {"path": str(plain.pop("path"))}
+    loss = plain.get("loss")
+    if loss is None:
+        return plain
+    if not isinstance(loss, numbers.Real):
+        return {**plain, "loss": None, "data": {"loss_ignored": type(loss).__name__}}
+    value = float(loss)
+    return (
+        {**plain, "loss": value} if math.isfinite(value) else {**plain, "loss": None, "data": {"loss_text": str(value)}}
+    )

@@ -1,0 +1,103 @@
+"""The manifest that lies beside the data: `.muster-manifest.json` in a folder, `NAME.muster.json` beside a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+
+import msgspec
+
+from muster_agent.formats.base import Finding
+from muster_agent.formats.codes import finding
+from muster_agent.manifest.check import why_invalid
+from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, FOLDER_MANIFEST_NAME, Manifest, canonical_bytes
+
+MAX_MANIFEST_BYTES = 1024 * 1024 * 1024
+"""Chunk digests of 256 TiB; a larger file is not a manifest."""
+
+_DELETE_AND_SEAL = "Remove the file and seal the checkpoint again, or copy the manifest back from another placement."
+
+
+class ManifestUnreadable(Exception):
+    """A manifest is there but cannot be relied on; `finding` says why and what to do."""
+
+    def __init__(self, found: Finding) -> None:
+        super().__init__(found.detail)
+        self.finding = found
+
+
+def beside_path(checkpoint_path: str) -> str:
+    """Where the manifest of a checkpoint lies."""
+    if os.path.isdir(checkpoint_path):
+        return os.path.join(checkpoint_path, FOLDER_MANIFEST_NAME)
+    return checkpoint_path + FILE_MANIFEST_SUFFIX
+
+
+def read_beside(checkpoint_path: str) -> Manifest | None:
+    """The manifest beside a checkpoint, None where there is none. Raises ManifestUnreadable when it is there but is
+    too large, damaged, of another version, or may not be read."""
+    path = beside_path(checkpoint_path)
+    try:
+        data = _read_bounded(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        code = "permission_denied" if isinstance(error, PermissionError) else "listing_failed"
+        raise ManifestUnreadable(_fault(path, f"the manifest cannot be read: {error.strerror}", code)) from error
+    return decode(data, path)
+
+
+def decode(data: bytes, path: str) -> Manifest:
+    """A manifest from its bytes; `path` is only for the finding. Raises ManifestUnreadable."""
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ManifestUnreadable(_fault(path, f"the manifest is not understood: {error}")) from error
+    fault = why_invalid(manifest)
+    if fault is not None:
+        raise ManifestUnreadable(_fault(path, f"the manifest is damaged: {fault}"))
+    return manifest
+
+
+def write_beside(checkpoint_path: str, manifest: Manifest) -> str:
+    """Write the manifest so that readers see the old one, the new one or none, never a part; returns its path.
+    Raises OSError, and leaves nothing behind then."""
+    path = beside_path(checkpoint_path)
+    folder = os.path.dirname(os.path.abspath(path))
+    handle, temporary = tempfile.mkstemp(prefix=".muster-", suffix=".tmp", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(canonical_bytes(manifest))
+            file.flush()
+            # mkstemp gives 0600; whoever may read the checkpoint must be able to read its manifest.
+            os.fchmod(file.fileno(), os.stat(checkpoint_path).st_mode & 0o666 | 0o600)
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    _sync_folder(folder)
+    return path
+
+
+def _read_bounded(path: str) -> bytes:
+    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        data = file.read(MAX_MANIFEST_BYTES + 1)
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise ManifestUnreadable(_fault(path, f"the manifest is larger than {MAX_MANIFEST_BYTES} bytes"))
+    return data
+
+
+def _fault(path: str, detail: str, code: str = "metadata_unreadable") -> Finding:
+    return finding(code, path=os.path.basename(path), detail=detail, cure=_DELETE_AND_SEAL)
+
+
+def _sync_folder(folder: str) -> None:
+    with contextlib.suppress(OSError):  # some network file systems refuse to sync a folder; the rename stands anyway
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,121 @@
+"""Shards on a mounted file system: names that stay inside the checkpoint, and reads that may bypass the page cache."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from pathlib import PurePosixPath
+
+ALIGN_BYTES = 4096
+
+
+class PathUnsafe(ValueError):
+    """A shard's name leads out of its checkpoint, or cannot be a file name."""
+
+
+def is_safe_name(shard_path: str) -> bool:
+    """Whether a relative path stays inside its folder whatever the folder is (links are not followed here)."""
+    path = PurePosixPath(shard_path)
+    return bool(shard_path) and "\0" not in shard_path and not path.is_absolute() and ".." not in path.parts
+
+
+def locate(checkpoint_path: str, shard_path: str) -> str:
+    """The absolute path of a shard; a checkpoint that is one file is its own shard. Raises PathUnsafe."""
+    if not is_safe_name(shard_path):
+        raise PathUnsafe(shard_path)
+    if os.path.basename(checkpoint_path) == shard_path and os.path.isfile(checkpoint_path):
+        return checkpoint_path
+    return os.path.join(checkpoint_path, shard_path)
+
+
+def stat_shard(path: str) -> tuple[int, int]:
+    """(size in bytes, mtime in ns) of a regular file, links followed. Raises OSError, also for what is no file."""
+    status = os.stat(path)
+    _require_regular(path, status)
+    return status.st_size, status.st_mtime_ns
+
+
+class PosixShard:
+    """An open file. With `direct`, reads bypass the page cache where the file system allows it and fall back to
+    ordinary reads where it does not; `direct_bytes` and `buffered_bytes` say what really happened."""
+
+    def __init__(self, path: str, *, direct: bool) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._buffered_fd: int | None = None
+        self._direct_fd = _open_direct(path) if direct else None
+        try:
+            status = os.fstat(self._direct_fd if self._direct_fd is not None else self._buffered())
+            _require_regular(path, status)
+        except OSError:
+            self.close()
+            raise
+        self.size_bytes = status.st_size
+        self.mtime_ns = status.st_mtime_ns
+        self.inode = status.st_ino
+        self.direct_bytes = 0
+        self.buffered_bytes = 0
+
+    def read_into(self, buffer: memoryview, offset_bytes: int, length_bytes: int) -> int:
+        """See `ShardSource.read_into`."""
+        done = self._read_direct(buffer, offset_bytes, length_bytes) if self._direct_fd is not None else 0
+        direct = done
+        while done < length_bytes:
+            count = os.preadv(self._buffered(), [buffer[done:length_bytes]], offset_bytes + done)
+            if count == 0:
+                break
+            done += count
+        with self._lock:
+            self.direct_bytes += min(direct, length_bytes)
+            self.buffered_bytes += max(0, done - direct)
+        return min(done, length_bytes)
+
+    def _read_direct(self, buffer: memoryview, offset_bytes: int, length_bytes: int) -> int:
+        """Bytes read around the page cache; the rest (after an unaligned short count, which is nearly always the end
+        of the file, or where the file system refuses) is left to the ordinary path, which knows the end for sure."""
+        assert self._direct_fd is not None
+        aligned = -(-length_bytes // ALIGN_BYTES) * ALIGN_BYTES
+        done = 0
+        while done < length_bytes and done % ALIGN_BYTES == 0:
+            try:
+                count = os.preadv(self._direct_fd, [buffer[done:aligned]], offset_bytes + done)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                return done
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def _buffered(self) -> int:
+        with self._lock:
+            if self._buffered_fd is None:
+                self._buffered_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            return self._buffered_fd
+
+    def close(self) -> None:
+        """See `ShardSource.close`."""
+        for fd in (self._direct_fd, self._buffered_fd):
+            if fd is not None:
+                os.close(fd)
+        self._direct_fd = self._buffered_fd = None
+
+
+def _open_direct(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_DIRECT)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+            return None
+        raise
+
+
+def _require_regular(path: str, status: os.stat_result) -> None:
+    # A FIFO or a device would block or never end; O_NONBLOCK keeps the open itself from hanging on one.
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)

@@ -1,0 +1,36 @@
+"""Waking, sweeping and ticking."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from apps.alerts import services as alerts
+from apps.core.dispatch import wake_owner
+from apps.drills import schedules
+from apps.fleet import upkeep
+from apps.recovery import services as recovery
+from workers.tasks.owners import ADVANCE, DUE
+
+
+@shared_task(name="muster.control.advance")
+def advance(owner_kind: str, owner_id: str) -> None:
+    """Something that this row waited for has happened."""
+    ADVANCE[owner_kind](owner_id)
+
+
+@shared_task(name="muster.control.tick")
+def tick() -> None:
+    """Every second: schedules that are due."""
+    schedules.fire_due()
+
+
+@shared_task(name="muster.control.sweep")
+def sweep() -> None:
+    """Every 10 s: whatever a lost message left lying."""
+    upkeep.expire_leases()
+    upkeep.mark_silent_agents()
+    for owner_kind, due in DUE:
+        for owner_id in due():
+            wake_owner(owner_kind, owner_id)
+    recovery.follow_runs()
+    alerts.evaluate()

@@ -1,0 +1,23 @@
+"""Which service moves which kind of row forward. Fleet knows owners only by kind and id; this table joins them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from apps.audits import services as audits
+from apps.checkpoints import scans
+from apps.drills import engine as drills
+
+ADVANCE: dict[str, Callable[[str], None]] = {
+    "scan": scans.advance,
+    "audit": audits.advance,
+    "drill": drills.advance,
+}
+"""Each takes the row's id, looks at the row and its tasks, and does what is due now; calling it twice is harmless."""
+
+DUE: tuple[tuple[str, Callable[[], list[str]]], ...] = (
+    ("scan", scans.due),
+    ("audit", audits.due),
+    ("drill", drills.due),
+)
+"""Each gives the ids of unfinished rows whose `next_attempt_at` has come."""
