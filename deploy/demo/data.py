@@ -41,12 +41,13 @@ class DataLoader:
         batch = rank_count * SAMPLES_PER_RANK
         if self.offset + batch > SAMPLES:
             self.restore(self.epoch + 1, 0)
-        indices = self._order[self.offset : self.offset + batch]
+        indices: np.ndarray = self._order[self.offset : self.offset + batch].reshape(rank_count, SAMPLES_PER_RANK)
         self.offset += batch
-        return indices.reshape(rank_count, SAMPLES_PER_RANK)
+        return indices
 
     def _shuffled(self) -> np.ndarray:
-        return np.random.default_rng([self._seed, 2, self.epoch]).permutation(SAMPLES)
+        order: np.ndarray = np.random.default_rng([self._seed, 2, self.epoch]).permutation(SAMPLES)
+        return order
 
 
 def rank_generators(seed: int) -> list[np.random.Generator]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 WORLD_SIZE = 4
-LEARNING_RATE = 1e-3
+LEARNING_RATE = 1e-4
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 BLOCK_ELEMENTS = 32 * 1024
 """Adam works in blocks that fit the CPU's second-level cache, so each array crosses the memory bus once a step."""
@@ -56,17 +56,17 @@ class Model:
     def __init__(self, size: ModelSize) -> None:
         self.size = size
         shapes = parameter_shapes(size)
-        self.parameters = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
-        self.gradients = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
-        self.exp_avg = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-        self.exp_avg_sq = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+        self.parameters: dict[str, np.ndarray] = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
+        self.gradients: dict[str, np.ndarray] = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
+        self.exp_avg: dict[str, np.ndarray] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+        self.exp_avg_sq: dict[str, np.ndarray] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
         self.optimizer_step = 0
-        self._scratch = np.empty(BLOCK_ELEMENTS, np.float32)
+        self._scratch: np.ndarray = np.empty(BLOCK_ELEMENTS, np.float32)
 
     def initialize(self, seed: int) -> None:
         """Fresh parameters for step 0."""
         generator = np.random.default_rng([seed, 0])
-        for name, array in self.parameters.items():
+        for array in self.parameters.values():
             if array.ndim == 1:
                 array[:] = 0
             else:

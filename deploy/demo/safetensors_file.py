@@ -30,7 +30,7 @@ def write_file(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[
     """Write contiguous arrays and flush them to the disk; gives the file's size in bytes. Raises OSError."""
     # Wider types first, then by name, as the reference writer does: it keeps every tensor aligned.
     names = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
-    views = [memoryview(tensors[name].reshape(-1)).cast("B") for name in names]
+    views = [tensors[name].reshape(-1).data.cast("B") for name in names]
     crc = 0
     for view in views:
         crc = zlib.crc32(view, crc)
@@ -47,7 +47,7 @@ def write_file(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[
 def read_bytes_into(path: Path, buffer: np.ndarray) -> None:
     """Fill the uint8 `buffer` from the file. Raises DamagedFile when the file ends early, OSError when it cannot be
     read."""
-    view = memoryview(buffer)
+    view = buffer.data
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         done_bytes = 0
@@ -82,7 +82,7 @@ def check_crc(path: Path, buffer: np.ndarray) -> None:
     """Raises DamagedFile unless the data is, byte for byte, what was written."""
     header, data = _split(path, buffer)
     promised = header.get("__metadata__", {}).get("crc32")
-    found = f"{zlib.crc32(data):08x}"
+    found = f"{zlib.crc32(data.data):08x}"
     if found != promised:
         raise DamagedFile(f"{path}: the data's CRC-32 is {found}, {promised} was written")
 
@@ -103,7 +103,7 @@ def _header(names: list[str], tensors: Mapping[str, np.ndarray], metadata: Mappi
 def _split(path: Path, buffer: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
     """The parsed header and the data after it."""
     try:
-        (header_bytes,) = struct.unpack_from("<Q", buffer)
+        (header_bytes,) = struct.unpack_from("<Q", buffer.data)
         if header_bytes > min(MAX_HEADER_BYTES, len(buffer) - 8):
             raise ValueError(f"a header of {header_bytes} bytes in a file of {len(buffer)}")
         header = json.loads(buffer[8 : 8 + header_bytes].tobytes())
