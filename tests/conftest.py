@@ -1,4 +1,4 @@
-"""The suite's real servers: Redis always, PostgreSQL when MUSTER_TEST_DATABASE=postgres. Both before Django's settings."""
+"""The suite's real servers: Redis always, PostgreSQL when MUSTER_TEST_DATABASE=postgres; before Django's settings."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class _Middleware:
 
 
 class RequestIdMiddleware(_Middleware):
-    """`request.request_id`: the caller's `X-Request-Id` if it is harmless, else a new one; sent back with the answer."""
+    """`request.request_id`: the caller's `X-Request-Id` if harmless, else a new one; sent back with the answer."""
 
     def before(self, request: HttpRequest) -> None:
         given = request.headers.get("X-Request-Id", "")

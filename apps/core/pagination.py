@@ -80,7 +80,7 @@ def _read_cursor(cursor: str | None, order: str) -> tuple[bool, tuple[Any, Any] 
 
 
 class KeysetPagination(BasePagination):
-    """`?limit=50&cursor=...&sort=-created_at`; a view names its allowed orders in `sort_fields` (the first is default)."""
+    """`?limit=50&cursor=...&sort=-created_at`; a view names its orders in `sort_fields` (the first is default)."""
 
     default_limit = 50
     max_limit = 200
