@@ -9,8 +9,8 @@ from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
 
 @dataclass(slots=True)
 class Draft:
-    """`committed` is True or False where the format has a commit marker, None where it has none. `roles` is None where
-    the metadata could not say what is inside. `undecided` is the reason why nothing can be concluded about the bytes."""
+    """`committed` is True or False where the format has a commit marker, else None. `roles` is None where the metadata
+    could not say what is inside. `undecided` is the reason why nothing can be concluded about the bytes."""
 
     format: str
     committed: bool | None = None
@@ -53,7 +53,7 @@ _ROLE_WORDS: dict[str, Role] = {
 
 
 def role_of(tensor: str) -> Role:
-    """The role of a tensor by the first part of its name (`optimizer.exp_avg.w` is optimizer state); model otherwise."""
+    """The role of a tensor by the first part of its name: `optimizer.exp_avg.w` is optimizer state; else model."""
     head = tensor.split(".", 1)[0].split("/", 1)[0]
     return _ROLE_WORDS.get(head.lower(), Role.MODEL)
 

@@ -56,6 +56,27 @@ def look(path: str, root: str) -> Folder:
     return folder
 
 
+def reach(folder: Folder, name: str) -> None:
+    """Take the promised file `name`, a safe relative path into a sub-folder, into `folder`'s files if it is there."""
+    if "/" not in name or name in folder.files or name in folder.blocked:
+        return
+    path = os.path.join(folder.path, name)
+    try:
+        if escapes(path, folder.root):
+            folder.blocked.add(name)
+            folder.findings.append(_escape(name, path))
+            return
+        seen = os.stat(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        folder.blocked.add(name)
+        folder.findings.append(_named(trouble(error, path), name))
+        return
+    if stat.S_ISREG(seen.st_mode):
+        folder.files[name] = FileSeen(seen.st_size, seen.st_mtime_ns)
+
+
 def trouble(error: OSError, path: str) -> Finding:
     """The finding for an operating-system error at `path`."""
     if error.errno in (errno.EACCES, errno.EPERM):

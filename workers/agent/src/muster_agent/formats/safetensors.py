@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from muster_agent.formats.base import Finding, Role, Severity, ShardEntry, TensorRange
+from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft, first_role, role_of
-from muster_agent.formats.folder import FileSeen, Folder, trouble
-from muster_agent.formats.names import unsafe_reason
+from muster_agent.formats.folder import FileSeen, Folder, reach, trouble
+from muster_agent.formats.names import is_temporary, unsafe_reason
 from muster_agent.formats.safetensors_header import Header, read_header
 
 FORMAT = "safetensors"
@@ -29,13 +29,11 @@ class ReadShard(NamedTuple):
     roles: set[Role]
 
 
-def read_shard(
-    folder: Folder, name: str, *, with_tensors: bool, rank: int | None = None, promised_bytes: int | None = None
-) -> ReadShard:
+def read_shard(folder: Folder, name: str, *, rank: int | None = None, promised_bytes: int | None = None) -> ReadShard:
     """Read the header of the file `name` of `folder`; its entry has the role of the first role its tensors have."""
     seen = folder.files[name]
     header = read_header(os.path.join(folder.path, name), name)
-    roles = {role_of(tensor.name) for tensor in header.tensors}
+    roles = _roles(name, header)
     role = first_role(roles, default=Role.OTHER if header.ok else Role.MODEL)
     entry = ShardEntry(
         path=name,
@@ -46,6 +44,13 @@ def read_shard(
         mtime_ns=seen.mtime_ns,
     )
     return ReadShard(entry, header, roles)
+
+
+def _roles(name: str, header: Header) -> set[Role]:
+    """Roles of the tensors; `optimizer.safetensors` says by its file name what tensors without a prefix are."""
+    roles = {role_of(tensor.name) for tensor in header.tensors}
+    by_name = role_of(name)
+    return {by_name} if roles == {Role.MODEL} and by_name is not Role.MODEL else roles
 
 
 def add_shard(draft: Draft, shard: ReadShard, *, with_tensors: bool) -> None:
@@ -80,7 +85,7 @@ def other_files(folder: Folder, taken: Iterable[str]) -> list[ShardEntry]:
     return [
         ShardEntry(path=name, size_bytes=seen.size_bytes, mtime_ns=seen.mtime_ns, role=Role.OTHER)
         for name, seen in sorted(folder.files.items())
-        if name not in skip and not name.endswith(".safetensors")
+        if name not in skip and not name.endswith(".safetensors") and not is_temporary(name)
     ]
 
 
@@ -102,12 +107,20 @@ def read_json(folder: Folder, name: str, limit_bytes: int = MAX_INDEX_BYTES) -> 
         return None, finding("metadata_unreadable", path=name, detail=f"{name} is not valid JSON: {error}")
 
 
-def read_single(folder: Folder, name: str, *, with_tensors: bool, alone: bool) -> Draft:
-    """A checkpoint of one safetensors file; `alone` where the file itself is the checkpoint, not its folder."""
+def read_single(folder: Folder, name: str, *, with_tensors: bool) -> Draft:
+    """A checkpoint that is the one file `name`, whatever else lies in its folder."""
     draft = Draft(FORMAT)
-    add_shard(draft, read_shard(folder, name, with_tensors=with_tensors), with_tensors=with_tensors)
-    if not alone:
-        draft.shards.extend(other_files(folder, [name]))
+    add_shard(draft, read_shard(folder, name), with_tensors=with_tensors)
+    return draft
+
+
+def read_loose(folder: Folder, *, with_tensors: bool) -> Draft:
+    """A folder of safetensors files that no index ties together (`model.safetensors`, `optimizer.safetensors`)."""
+    draft = Draft(FORMAT)
+    for name in sorted(folder.files):
+        if name.endswith(".safetensors"):
+            add_shard(draft, read_shard(folder, name), with_tensors=with_tensors)
+    draft.shards.extend(other_files(folder, []))
     return draft
 
 
@@ -148,8 +161,9 @@ def _read_mapped(
 ) -> dict[str, ReadShard]:
     shards = {}
     for name in sorted(set(weight_map.values())):
+        reach(folder, name)
         if name in folder.files:
-            shards[name] = read_shard(folder, name, with_tensors=with_tensors)
+            shards[name] = read_shard(folder, name)
             add_shard(draft, shards[name], with_tensors=with_tensors)
         else:
             add_absent(draft, folder, name, f"{name} is in the index, but not in the folder")
@@ -215,7 +229,7 @@ def read_unindexed(folder: Folder, *, with_tensors: bool) -> Draft:
         for number in range(1, min(count, 99_999) + 1):
             name = f"{stem}-{number:05d}-of-{count:05d}.safetensors"
             if number in numbers:
-                shard = read_shard(folder, name, with_tensors=with_tensors)
+                shard = read_shard(folder, name)
                 add_shard(draft, shard, with_tensors=with_tensors)
             elif len(draft.findings) < 200:
                 add_absent(draft, folder, name, f"the names of its siblings promise {name}, which is not there")
@@ -229,7 +243,3 @@ def is_indexed_name(name: str) -> bool:
 
 def is_numbered_name(name: str) -> bool:
     return _OF_NAME.fullmatch(name) is not None
-
-
-def damaged(findings: Iterable[Finding]) -> bool:
-    return any(found.severity is Severity.DAMAGE for found in findings)

@@ -41,7 +41,7 @@ class HeaderTensor(NamedTuple):
 
 @dataclass(slots=True)
 class Header:
-    """`ok` is False where the file must not be loaded; `findings` then says why. `unknown_dtypes` are of a newer writer."""
+    """`ok` is False where the file must not be loaded; `findings` says why. `unknown_dtypes`: of a newer writer."""
 
     size_bytes: int
     tensors: list[HeaderTensor] = field(default_factory=list)

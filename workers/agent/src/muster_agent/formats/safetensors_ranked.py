@@ -15,7 +15,7 @@ import msgspec
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
-from muster_agent.formats.folder import Folder
+from muster_agent.formats.folder import Folder, reach
 from muster_agent.formats.names import unsafe_reason
 from muster_agent.formats.safetensors import (
     FORMAT,
@@ -57,7 +57,7 @@ def read_ranked(folder: Folder, *, with_tensors: bool) -> Draft:
     for rank in range(ranks):
         name = f"rank-{rank:05d}-of-{ranks:05d}.safetensors"
         if name in folder.files:
-            shard = read_shard(folder, name, with_tensors=with_tensors, rank=rank)
+            shard = read_shard(folder, name, rank=rank)
             add_shard(draft, shard, with_tensors=with_tensors)
         else:
             add_absent(draft, folder, name, f"rank {rank} of {ranks} has no file", rank=rank)
@@ -128,11 +128,12 @@ def _marker_problem(marker: Marker) -> Finding | None:
 def _promised(draft: Draft, folder: Folder, name: str, size_bytes: int, *, with_tensors: bool) -> None:
     match = _RANK_NAME.fullmatch(name)
     rank = int(match.group(1)) if match else None
+    reach(folder, name)
     if name not in folder.files:
         detail = f"{MARKER_NAME} promises {name} with {size_bytes} bytes; it is not there"
         add_absent(draft, folder, name, detail, rank=rank, promised=size_bytes)
         return
-    shard = read_shard(folder, name, with_tensors=with_tensors, rank=rank, promised_bytes=size_bytes)
+    shard = read_shard(folder, name, rank=rank, promised_bytes=size_bytes)
     add_shard(draft, shard, with_tensors=with_tensors)
     seen_bytes = folder.files[name].size_bytes
     if seen_bytes == size_bytes or not shard.header.ok:

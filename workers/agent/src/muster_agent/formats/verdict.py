@@ -13,6 +13,18 @@ COULD_NOT_LOOK = frozenset(
 NOT_THERE = frozenset({"shard_missing", "metadata_missing"})
 
 
+class AgeLimit:
+    """The grace period: what changed within it may still be being written."""
+
+    def __init__(self, now_unix_seconds: float, grace_seconds: float) -> None:
+        self.now_ns = int(now_unix_seconds * 1e9)
+        self.grace_ns = int(grace_seconds * 1e9)
+
+    def is_recent(self, mtime_ns: int | None) -> bool:
+        """Clocks differ between hosts, so a change up to one grace period in the future counts as recent too."""
+        return mtime_ns is not None and abs(self.now_ns - mtime_ns) < self.grace_ns
+
+
 def conclude(
     draft: Draft, *, path: str, run: str, named_step: int | None, newest_mtime_ns: int | None, age_limit: AgeLimit
 ) -> ShardMap:
@@ -43,22 +55,10 @@ def conclude(
     )
 
 
-class AgeLimit:
-    """The grace period: what changed within it may still be being written."""
-
-    def __init__(self, now_unix_seconds: float, grace_seconds: float) -> None:
-        self.now_ns = int(now_unix_seconds * 1e9)
-        self.grace_ns = int(grace_seconds * 1e9)
-
-    def is_recent(self, mtime_ns: int | None) -> bool:
-        """Clocks differ between hosts, so a change up to one grace period in the future counts as recent too."""
-        return mtime_ns is not None and abs(self.now_ns - mtime_ns) < self.grace_ns
-
-
 def status_of(draft: Draft, *, recent: bool) -> Status:
     """Definite knowledge comes first: damage seen is damage, even where another shard could not be looked at."""
     codes = {found.code for found in draft.findings if found.severity is Severity.DAMAGE}
-    could_not = {found.code for found in draft.findings} & COULD_NOT_LOOK
+    could_not = {found.code for found in draft.findings if found.severity is not Severity.NOTE} & COULD_NOT_LOOK
     unfinished = draft.committed is False or (draft.committed is None and codes <= NOT_THERE and bool(codes))
     if unfinished and recent and not could_not:
         return Status.IN_PROGRESS

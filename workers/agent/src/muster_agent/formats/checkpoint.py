@@ -1,0 +1,150 @@
+"""Reading one checkpoint: look at its place, let the format's reader state facts, and conclude."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+import msgspec
+
+from muster_agent.formats import claims
+from muster_agent.formats.base import Finding, Role, Severity, ShardMap
+from muster_agent.formats.codes import finding
+from muster_agent.formats.draft import Draft
+from muster_agent.formats.folder import FileSeen, Folder, look, trouble
+from muster_agent.formats.names import is_temporary, step_of_file, step_of_name
+from muster_agent.formats.verdict import AgeLimit, conclude
+
+GRACE_SECONDS = 600.0
+
+
+def read_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    grace_seconds: float = GRACE_SECONDS,
+    now_unix_seconds: float | None = None,
+    format: str | None = None,
+) -> ShardMap:
+    """Everything that can be known about the one checkpoint at `path` (a folder or a file) without trusting it.
+
+    Any path gives a ShardMap; trouble shows as status `unknown` or `unreadable` with findings. A save whose newest
+    change is younger than `grace_seconds` may still be running. `format` refuses any other format as unknown.
+    """
+    place = os.path.abspath(os.fspath(path))
+    age_limit = AgeLimit(time.time() if now_unix_seconds is None else now_unix_seconds, grace_seconds)
+    shard_map = read_place(place, root=os.path.realpath(os.path.dirname(place)), age_limit=age_limit, with_tensors=True)
+    if format is not None and shard_map.format not in (format, claims.UNKNOWN_FORMAT):
+        draft = Draft(shard_map.format, roles=None, undecided=f"it is a {shard_map.format} checkpoint, not {format}")
+        return _conclude(draft, place, Folder(place, place), age_limit)
+    return shard_map
+
+
+def read_place(place: str, *, root: str, age_limit: AgeLimit, with_tensors: bool) -> ShardMap:
+    """As read_checkpoint, for an absolute path whose links may not lead out of the resolved folder `root`."""
+    try:
+        seen = os.stat(place)
+    except OSError as error:
+        return _could_not_look(place, trouble(error, place), age_limit)
+    if stat.S_ISDIR(seen.st_mode):
+        real = os.path.realpath(place)
+        inside = root if real == root or real.startswith(root.rstrip("/") + "/") else real
+        return read_folder(look(place, inside), age_limit=age_limit, with_tensors=with_tensors)
+    if not stat.S_ISREG(seen.st_mode):
+        draft = Draft(claims.UNKNOWN_FORMAT, roles=None, undecided="it is neither a file nor a folder")
+        return _conclude(draft, place, Folder(place, root), age_limit)
+    folder = Folder(os.path.dirname(place), root)
+    folder.files[os.path.basename(place)] = FileSeen(seen.st_size, seen.st_mtime_ns)
+    return read_single_file(folder, os.path.basename(place), age_limit=age_limit, with_tensors=with_tensors)
+
+
+def read_folder(folder: Folder, *, age_limit: AgeLimit, with_tensors: bool) -> ShardMap:
+    """The checkpoint that the folder is, whatever its name."""
+    if not folder.listed:
+        return _could_not_look(folder.path, folder.findings[-1], age_limit)
+    reader = claims.reader_of_checkpoint(folder)
+    draft = _guarded(lambda: reader(folder, with_tensors), folder.path)
+    _take_folder_findings(draft, folder)
+    return _conclude(draft, folder.path, folder, age_limit)
+
+
+def read_single_file(folder: Folder, name: str, *, age_limit: AgeLimit, with_tensors: bool) -> ShardMap:
+    """The checkpoint that the file `name` of `folder` is by itself."""
+    path = os.path.join(folder.path, name)
+    draft = _guarded(lambda: claims.read_file(folder, name, with_tensors), path)
+    only = Folder(path, folder.root, files={name: folder.files[name]})
+    return _conclude(draft, path, only, age_limit)
+
+
+def _guarded(read: object, path: str) -> Draft:
+    """A fault in a reader must not hide the other checkpoints of an inventory, so it becomes this one's finding."""
+    assert callable(read)
+    try:
+        draft = read()
+        assert isinstance(draft, Draft)
+        return draft
+    except Exception as error:
+        detail = f"Muster's reader failed on it ({type(error).__name__}); please report this with the file"
+        draft = Draft(claims.UNKNOWN_FORMAT, roles=None, undecided="it could not be understood")
+        draft.findings.append(finding("metadata_unreadable", path=path, detail=detail, severity=Severity.WARNING))
+        return draft
+
+
+def _take_folder_findings(draft: Draft, folder: Folder) -> None:
+    """Trouble with a file that belongs to the checkpoint counts; with any other it is worth knowing only."""
+    promised = {shard.path for shard in draft.shards}
+    for found in folder.findings:
+        matters = found.path in promised or not draft.shards or found.path.endswith((".metadata", ".json"))
+        draft.findings.append(found if matters else msgspec.structs.replace(found, severity=Severity.NOTE))
+    for name in sorted(folder.files):
+        if is_temporary(name) and name != ".metadata.tmp":
+            detail = f"{name} ({folder.files[name].size_bytes} bytes) was never given its final name"
+            draft.findings.append(finding("temporary_left", path=name, detail=detail))
+
+
+def _could_not_look(place: str, found: Finding, age_limit: AgeLimit) -> ShardMap:
+    draft = Draft(claims.UNKNOWN_FORMAT, roles=None, findings=[found])
+    return _conclude(draft, place, Folder(place, place), age_limit)
+
+
+def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> ShardMap:
+    name = os.path.basename(path)
+    named = step_of_name(name)
+    if named is None and claims.is_single_file(name):
+        named = step_of_file(name)
+    return conclude(
+        draft,
+        path=path,
+        run=os.path.basename(os.path.dirname(path)),
+        named_step=named,
+        newest_mtime_ns=folder.newest_mtime_ns,
+        age_limit=age_limit,
+    )
+
+
+def files_of(shard_map: ShardMap) -> list[tuple[str, int, int]]:
+    """(relative path, size in bytes, mtime in ns) of the shards that are there, as `fingerprint()` takes them."""
+    return [
+        (shard.path, shard.size_bytes, shard.mtime_ns)
+        for shard in shard_map.shards
+        if shard.size_bytes is not None and shard.mtime_ns is not None
+    ]
+
+
+def absolute_path(shard_map: ShardMap, shard_path: str) -> str:
+    """Where a shard of the map lies. Raises ValueError for a path that is not one of the map's shards, so that no name
+    from elsewhere is ever joined to the checkpoint's folder."""
+    if all(shard.path != shard_path for shard in shard_map.shards):
+        raise ValueError(f"{shard_path!r} is not a shard of {shard_map.path}")
+    if len(shard_map.shards) == 1 and os.path.basename(shard_map.path) == shard_path and not _is_folder(shard_map):
+        return shard_map.path
+    return os.path.join(shard_map.path, shard_path)
+
+
+def _is_folder(shard_map: ShardMap) -> bool:
+    return os.path.isdir(shard_map.path)
+
+
+def state_shards(shard_map: ShardMap) -> int:
+    """How many shards hold state, as against metadata and files that lie beside it."""
+    return sum(shard.role is not Role.METADATA and shard.role is not Role.OTHER for shard in shard_map.shards)

@@ -1,0 +1,250 @@
+"""The inventory of a place: one checkpoint, one run's folder, or a folder of runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from muster_agent.decide.model import Pointer
+from muster_agent.formats import claims
+from muster_agent.formats.base import Finding, ShardMap
+from muster_agent.formats.checkpoint import GRACE_SECONDS, read_folder, read_place, read_single_file
+from muster_agent.formats.codes import finding
+from muster_agent.formats.folder import Folder, escapes, look
+from muster_agent.formats.names import is_temporary, step_of_name
+from muster_agent.formats.pointers import is_pointer_name, pointer_findings, read_pointer
+from muster_agent.formats.verdict import AgeLimit
+from muster_agent.jobs.control import JobControl
+
+MAX_DEPTH = 8
+READERS = 8
+"""Threads that read headers: on a network file system the wait for each open is what takes the time."""
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True):
+    """`checkpoints` newest step first, without tensors. `findings` are about the place itself."""
+
+    checkpoints: tuple[ShardMap, ...]
+    pointers: tuple[Pointer, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class RootUnreadable(Exception):
+    """The place to inspect is not there or cannot be listed; `hint` says what to do."""
+
+    def __init__(self, path: str, reason: str, hint: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path, self.reason, self.hint = path, reason, hint
+
+
+Task = Callable[[], ShardMap | None]
+
+
+class _Walk:
+    def __init__(self, root: str, age_limit: AgeLimit, control: JobControl) -> None:
+        self.root = os.path.realpath(root)
+        self.age_limit = age_limit
+        self.control = control
+        self.seen: set[tuple[int, int]] = set()
+        self.tasks: list[Task] = []
+        self.nested: list[tuple[Folder, int]] = []
+        self.links: list[tuple[str, int]] = []
+        self.pointers: list[Pointer] = []
+        self.findings: list[Finding] = []
+
+    def enter(self, path: str, depth: int) -> None:
+        """Walk the folder at `path`, which is not a checkpoint by its name."""
+        self.control.check()
+        if not self._is_new(path):
+            return
+        folder = look(path, self.root)
+        if folder.gone:
+            return
+        if not folder.listed or claims.claim(folder) is not None:
+            self.tasks.append(lambda: self._read(folder))
+        else:
+            self.descend(folder, depth)
+
+    def descend(self, folder: Folder, depth: int) -> None:
+        """Take what a folder that is no checkpoint holds: pointers, leftovers, checkpoints, further folders."""
+        self._take_pointers(folder)
+        self._take_files(folder)
+        self.findings.extend(found for found in folder.findings if not is_pointer_name(found.path))
+        for name in folder.folders:
+            path = os.path.join(folder.path, name)
+            if name in folder.links:
+                if not is_pointer_name(name):
+                    self.links.append((path, depth + 1))
+            elif is_temporary(name):
+                self.findings.append(_leftover(path))
+            elif step_of_name(name) is not None:
+                self._step_folder(path, depth + 1)
+            elif not name.startswith(".") and depth < MAX_DEPTH:
+                self.enter(path, depth + 1)
+
+    def follow_links(self) -> None:
+        """Links come last, so that a folder is listed under its own name where it has one inside the root."""
+        while self.links:
+            path, depth = self.links.pop()
+            if depth <= MAX_DEPTH and not escapes(path, self.root):
+                if step_of_name(os.path.basename(path)) is None:
+                    self.enter(path, depth)
+                else:
+                    self._step_folder(path, depth)
+
+    def _step_folder(self, path: str, depth: int) -> None:
+        """A folder named like a step is a checkpoint, unless it only holds folders that are themselves steps."""
+        if not self._is_new(path):
+            return
+        self.tasks.append(lambda: self._read_step(path, depth))
+
+    def _read_step(self, path: str, depth: int) -> ShardMap | None:
+        folder = look(path, self.root)
+        if folder.gone:
+            return None
+        holds_steps = any(step_of_name(name) is not None for name in folder.folders)
+        if holds_steps and depth < MAX_DEPTH and claims.claim(folder) is None:
+            self.nested.append((folder, depth))
+            return None
+        return self._read(folder)
+
+    def _read(self, folder: Folder) -> ShardMap:
+        self.control.check()
+        return read_folder(folder, age_limit=self.age_limit, with_tensors=False)
+
+    def _is_new(self, path: str) -> bool:
+        try:
+            seen = os.stat(path)
+        except OSError:
+            return True
+        key = (seen.st_dev, seen.st_ino)
+        if key in self.seen:
+            return False
+        self.seen.add(key)
+        return True
+
+    def _take_pointers(self, folder: Folder) -> None:
+        for name in sorted(folder.files.keys() | folder.links):
+            if is_pointer_name(name):
+                pointer, found = read_pointer(folder, name)
+                self.pointers.extend([pointer] if pointer else [])
+                self.findings.extend([found] if found else [])
+
+    def _take_files(self, folder: Folder) -> None:
+        for name in sorted(folder.files):
+            if is_temporary(name):
+                self.findings.append(_leftover(os.path.join(folder.path, name)))
+            elif claims.is_single_file(name) and not is_pointer_name(name):
+                self.tasks.append(lambda name=name: self._read_file(folder, name))  # type: ignore[misc]
+
+    def _read_file(self, folder: Folder, name: str) -> ShardMap:
+        self.control.check()
+        return read_single_file(folder, name, age_limit=self.age_limit, with_tensors=False)
+
+    def run_tasks(self) -> list[ShardMap]:
+        """Read what was found, in threads; what turned out to hold further steps is walked in the next round."""
+        read: list[ShardMap] = []
+        while self.tasks:
+            tasks, self.tasks, self.nested = self.tasks, [], []
+            with ThreadPoolExecutor(READERS) as pool:
+                try:
+                    read.extend(found for found in pool.map(lambda task: task(), tasks) if found is not None)
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+            for folder, depth in self.nested:
+                self.descend(folder, depth)
+            if not self.tasks:
+                self.follow_links()
+        return read
+
+
+def inventory(
+    root: str | os.PathLike[str],
+    *,
+    grace_seconds: float = GRACE_SECONDS,
+    now_unix_seconds: float | None = None,
+    control: JobControl | None = None,
+) -> Inventory:
+    """Every checkpoint under `root`, whole or broken, with what the framework's own pointers say.
+
+    Raises RootUnreadable when `root` itself is not there or cannot be listed, and Cancelled when `control` says so.
+    """
+    place = os.path.abspath(os.fspath(root))
+    age_limit = AgeLimit(time.time() if now_unix_seconds is None else now_unix_seconds, grace_seconds)
+    _check_root(place)
+    if not os.path.isdir(place) or step_of_name(os.path.basename(place)) is not None:
+        only = _one(place, age_limit)
+        if only is not None:
+            return Inventory(checkpoints=(only,))
+    walk = _Walk(place, age_limit, control or JobControl())
+    walk.enter(place, 0)
+    if not walk.tasks:
+        walk.follow_links()
+    checkpoints = _with_duplicates(walk.run_tasks())
+    checkpoints.sort(key=_newest_first)
+    return Inventory(
+        checkpoints=tuple(checkpoints),
+        pointers=tuple(walk.pointers),
+        findings=(*walk.findings, *pointer_findings(walk.pointers, checkpoints)),
+    )
+
+
+def _one(place: str, age_limit: AgeLimit) -> ShardMap | None:
+    """The single checkpoint at `place`; None for a folder that only holds folders named like steps."""
+    if os.path.isdir(place):
+        folder = look(place, os.path.realpath(os.path.dirname(place)))
+        if claims.claim(folder) is None and any(step_of_name(name) is not None for name in folder.folders):
+            return None
+    root = os.path.realpath(os.path.dirname(place))
+    return read_place(place, root=root, age_limit=age_limit, with_tensors=False)
+
+
+def _check_root(place: str) -> None:
+    try:
+        if os.path.isdir(place):
+            os.scandir(place).close()
+        else:
+            os.stat(place)
+    except (FileNotFoundError, NotADirectoryError):
+        hint = "check the spelling; if it lies on a mount, check that the storage is mounted here"
+        raise RootUnreadable(place, "there is no such file or folder", hint) from None
+    except PermissionError:
+        hint = f"run as a user who may read it, or give uid {os.geteuid()} read and search permission on it"
+        raise RootUnreadable(place, "this user may not read it", hint) from None
+    except OSError as error:
+        hint = "check the mount and its server, then run again"
+        raise RootUnreadable(place, f"it could not be read ({error.strerror})", hint) from None
+
+
+def _newest_first(shard_map: ShardMap) -> tuple[int, str, str]:
+    return 1 if shard_map.step is None else -shard_map.step, shard_map.run, shard_map.path
+
+
+def _leftover(path: str) -> Finding:
+    return finding("temporary_left", path=path, detail="its name says that the save which made it did not end")
+
+
+def _with_duplicates(checkpoints: Iterable[ShardMap]) -> list[ShardMap]:
+    """Two checkpoints in one folder with one step: each says so."""
+    places: dict[tuple[str, int], list[str]] = defaultdict(list)
+    listed = list(checkpoints)
+    for shard_map in listed:
+        if shard_map.step is not None:
+            places[os.path.dirname(shard_map.path), shard_map.step].append(shard_map.path)
+    return [_marked(shard_map, places) for shard_map in listed]
+
+
+def _marked(shard_map: ShardMap, places: dict[tuple[str, int], list[str]]) -> ShardMap:
+    same = places.get((os.path.dirname(shard_map.path), shard_map.step if shard_map.step is not None else -1), [])
+    others = [os.path.basename(path) for path in same if path != shard_map.path]
+    if not others:
+        return shard_map
+    detail = f"{', '.join(sorted(others)[:3])} in the same folder claims step {shard_map.step} too"
+    found = finding("duplicate_step", path=shard_map.path, detail=detail)
+    return msgspec.structs.replace(shard_map, findings=(*shard_map.findings, found))
