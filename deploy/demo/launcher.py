@@ -52,7 +52,7 @@ def main() -> int:
         if isinstance(decision, Refusal):
             return decision.exit_code
         reporter.phase_began("launch")
-    become_trainer(arguments, decision, trainer_arguments)
+    return become_trainer(arguments, decision, trainer_arguments)
 
 
 def _resolve(arguments: argparse.Namespace) -> Start | Refusal:

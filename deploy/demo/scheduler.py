@@ -17,6 +17,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,6 +39,7 @@ def main() -> int:
         run=arguments.run,
         slots=arguments.slots,
         max_restarts=arguments.max_restarts,
+        first_attempt=arguments.first_attempt,
         backoff_seconds=arguments.backoff_seconds,
         launcher_arguments=launcher_arguments,
     )
@@ -56,6 +58,7 @@ class Scheduler:
         run: str,
         slots: Sequence[str],
         max_restarts: int,
+        first_attempt: int,
         backoff_seconds: float,
         launcher_arguments: Sequence[str],
     ) -> None:
@@ -63,6 +66,7 @@ class Scheduler:
         self._run = run
         self._slots = slots
         self._max_restarts = max_restarts
+        self._first_attempt = first_attempt
         self._backoff_seconds = backoff_seconds
         self._launcher_arguments = launcher_arguments
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,7 +75,7 @@ class Scheduler:
     def run_to_the_end(self) -> int:
         """Launch, watch, relaunch; gives the exit code."""
         slot = self._slots[0]
-        for number in range(1, self._max_restarts + 2):
+        for number in range(self._first_attempt, self._first_attempt + self._max_restarts + 1):
             with RunReporter(run=self._run, attempt=f"{self._run}-{number}") as reporter:
                 status = self._attempt(reporter, slot)
                 if self._stopping or status == EXIT_OK:
@@ -88,9 +92,12 @@ class Scheduler:
         return EXIT_ERROR
 
     def stop(self) -> None:
-        """Ask the attempt that runs to end, and start no other."""
+        """Ask the attempt that runs to end, and start no other. It gets STOP_GRACE_SECONDS to finish a save."""
         self._stopping = True
         self._signal_attempt(signal.SIGTERM)
+        last_resort = threading.Timer(STOP_GRACE_SECONDS, self._signal_attempt, [signal.SIGKILL])
+        last_resort.daemon = True
+        last_resort.start()
 
     def _attempt(self, reporter: RunReporter, slot: str) -> int:
         """One attempt from launch to end; gives its status as subprocess does (negative: a signal's number)."""
@@ -104,18 +111,8 @@ class Scheduler:
         self._process = subprocess.Popen(command, cwd=REPOSITORY_ROOT, env=environment, start_new_session=True)
         if self._stopping:
             self._signal_attempt(signal.SIGTERM)
-        return self._wait(self._process)
-
-    def _wait(self, process: subprocess.Popen[bytes]) -> int:
-        """Wait for the end of the attempt; one that was asked to stop gets STOP_GRACE_SECONDS for a save."""
-        deadline: float | None = None
-        while True:
-            with suppress(subprocess.TimeoutExpired):
-                return process.wait(timeout=1.0)
-            if self._stopping and deadline is None:
-                deadline = time.monotonic() + STOP_GRACE_SECONDS
-            if deadline is not None and time.monotonic() > deadline:
-                self._signal_attempt(signal.SIGKILL)
+        # Blocks in waitpid: the failure is detected when the kernel reports it, not at some next poll.
+        return self._process.wait()
 
     def _pause(self) -> None:
         deadline = time.monotonic() + self._backoff_seconds
@@ -123,7 +120,7 @@ class Scheduler:
             time.sleep(0.05)
 
     def _signal_attempt(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
@@ -152,6 +149,7 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--run", default="demo", help="the training run's name (default %(default)s)")
     parser.add_argument("--slots", type=_names, default=["slot-1"], help="comma-separated names of places to run on")
     parser.add_argument("--max-restarts", type=int, default=5, help="(default %(default)s)")
+    parser.add_argument("--first-attempt", type=int, default=1, metavar="N", help="number of the first attempt")
     parser.add_argument("--backoff-seconds", type=float, default=0.5, help="before a restart (default %(default)s)")
     return parser.parse_args(argv[:split]), argv[split + 1 :]
 

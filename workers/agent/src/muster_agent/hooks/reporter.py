@@ -116,14 +116,15 @@ class RunReporter:
         self.close()
 
     def _report(self, kind: str, **fields: Any) -> None:
+        writer: SpoolWriter | None = None
         try:
             writer = self._own_writer()
             if writer is not None:
                 writer.put(self._record(kind, _plain(fields)))
         except Exception as problem:
             # A hook that raised would end the training that it watches.
-            if self._writer is not None:
-                self._writer.warn_once(problem)
+            if writer is not None:
+                writer.drop(problem)
 
     def _own_writer(self) -> SpoolWriter | None:
         """This process's writer: made at the first record, and anew in a forked child, whose threads are gone."""

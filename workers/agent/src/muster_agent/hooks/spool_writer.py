@@ -56,15 +56,22 @@ class SpoolWriter:
         self._queue.put(None)
         self._thread.join(timeout_seconds)
 
-    def warn_once(self, problem: object) -> None:
+    def drop(self, problem: Exception) -> None:
+        """Count one record that could not even be made."""
+        self._count_dropped()
+        self._warn_once(problem)
+
+    def _warn_once(self, problem: Exception) -> None:
         if self._warned:
             return
         self._warned = True
+        advice = (
+            f"Free space in {self._directory}, or set MUSTER_HOOK_DIR to a folder that this user can write."
+            if isinstance(problem, OSError)
+            else "Look at what is passed to the reporter."
+        )
         logger.warning(
-            "Muster hook: records cannot be written to %s (%s). Training goes on; drops are counted. Free space there, "
-            "or set MUSTER_HOOK_DIR to a folder that this user can write.",
-            self._directory,
-            problem,
+            "Muster hook: records are dropped (%s). Training goes on, drops are counted. %s", problem, advice
         )
 
     def _count_dropped(self) -> None:
@@ -78,7 +85,7 @@ class SpoolWriter:
                 self._keep_registration(record)
             except Exception as problem:
                 # A thread that died here would silence the run for good.
-                self.warn_once(problem)
+                self._warn_once(problem)
         self._file.close()
 
     def _write(self, record: HookRecord) -> None:
