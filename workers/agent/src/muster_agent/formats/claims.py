@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster_agent.formats import safetensors, safetensors_ranked
+from muster_agent.formats import dcp, dcp_hf, safetensors, safetensors_ranked
 from muster_agent.formats.base import Role, Severity, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
@@ -33,8 +33,12 @@ def claim(folder: Folder) -> Reader | None:
     names = folder.files.keys() | folder.blocked
     if any(name in _FOREIGN_FILES for name in names):
         return _read_foreign
+    if any(map(dcp.is_own_name, names)):
+        return lambda place, with_tensors: dcp.read_dcp(place, with_tensors=with_tensors)
     if safetensors_ranked.MARKER_NAME in names or any(map(safetensors_ranked.is_rank_name, names)):
         return lambda place, with_tensors: safetensors_ranked.read_ranked(place, with_tensors=with_tensors)
+    if any(map(dcp_hf.is_own_name, names)):
+        return lambda place, with_tensors: dcp_hf.read_dcp_hf(place, with_tensors=with_tensors)
     index = next((name for name in sorted(folder.files) if safetensors.is_indexed_name(name)), None)
     if index is not None:
         return lambda place, with_tensors: safetensors.read_indexed(place, index, with_tensors=with_tensors)

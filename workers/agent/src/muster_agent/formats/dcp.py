@@ -1,0 +1,264 @@
+"""PyTorch DCP (torch.distributed.checkpoint): is every promised byte there, and does it lie where the metadata says?
+
+`.metadata` is written last and is the commit marker. Its presence alone proves nothing: a save over an old checkpoint
+leaves the old metadata in place until its end, so each referenced file is held against it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from muster_agent.formats.base import Finding, Role, ShardEntry
+from muster_agent.formats.codes import finding
+from muster_agent.formats.dcp_metadata import (
+    MAX_METADATA_BYTES,
+    Plan,
+    Stored,
+    merge,
+    parse_plan,
+    volume,
+)
+from muster_agent.formats.dcp_records import ranges_of, record_findings, step_inside
+from muster_agent.formats.draft import Draft, first_role, role_of
+from muster_agent.formats.folder import Folder, reach, trouble
+from muster_agent.formats.names import unsafe_reason
+from muster_agent.formats.pickle_reader import PickleRefused
+from muster_agent.formats.safetensors import add_absent, metadata_entry, other_files
+
+FORMAT = "dcp"
+COMMIT_NAME = ".metadata"
+TEMPORARY_NAME = ".metadata.tmp"
+_RANK_METADATA = re.compile(r"__(\d{1,9})\.metadata", re.ASCII)
+_DATA_NAME = re.compile(r"__(\d{1,9})_(\d{1,9})\.distcp", re.ASCII)
+_MAX_LISTED = 100
+"""Findings of one kind per checkpoint; more would say the same."""
+
+
+def is_own_name(name: str) -> bool:
+    return (
+        name in (COMMIT_NAME, TEMPORARY_NAME)
+        or name.endswith(".distcp")
+        or _RANK_METADATA.fullmatch(name.removesuffix(".tmp")) is not None
+    )
+
+
+def read_dcp(folder: Folder, *, with_tensors: bool) -> Draft:
+    """Judge a DCP folder. With `with_tensors`, each tensor's bytes are located too, which reads every record's end."""
+    draft = Draft(FORMAT, roles=None)
+    plan = _plan(draft, folder)
+    if plan is None:
+        _list_data(draft, folder)
+        return draft
+    if not _paths_are_safe(draft, plan):
+        _list_data(draft, folder)
+        return draft
+    draft.roles = {role_of(name) for name in plan.names}
+    _check_coverage(draft, plan)
+    _check_files(draft, folder, plan)
+    _note_unused(draft, folder, {record.file for record in plan.records})
+    draft.world_size = _world_size(plan)
+    draft.findings.extend(record_findings(folder, plan))
+    draft.step = step_inside(folder, plan)
+    if with_tensors:
+        draft.tensors.extend(ranges_of(folder, plan))
+    draft.shards.extend(other_files(folder, [shard.path for shard in draft.shards]))
+    return draft
+
+
+# -- the metadata ------------------------------------------------------------------------------------------------------
+def _plan(draft: Draft, folder: Folder) -> Plan | None:
+    """The plan of the commit file, of the ranks' own files, or of a commit file that was never renamed."""
+    if COMMIT_NAME in folder.files:
+        draft.committed = True
+        if TEMPORARY_NAME in folder.files:
+            draft.findings.append(_temporary(TEMPORARY_NAME))
+        return _parse(draft, folder, COMMIT_NAME)
+    by_rank = sorted(filter(_RANK_METADATA.fullmatch, folder.files))
+    if by_rank:
+        return _ranks_plan(draft, folder, by_rank)
+    if COMMIT_NAME in folder.blocked:
+        return None
+    draft.committed = False
+    if TEMPORARY_NAME in folder.files:
+        draft.findings.append(_temporary(TEMPORARY_NAME))
+        return _parse(draft, folder, TEMPORARY_NAME)
+    detail = "there are data files, but no .metadata: it is written last, so the save did not end"
+    draft.findings.append(finding("metadata_missing", path=folder.path, detail=detail))
+    return None
+
+
+def _temporary(name: str) -> Finding:
+    detail = f"{name} was written, but never renamed to .metadata: the save stopped just before its end"
+    return finding("temporary_left", path=name, detail=detail)
+
+
+def _ranks_plan(draft: Draft, folder: Folder, names: list[str]) -> Plan | None:
+    """Each rank wrote its own metadata, and there is no marker that all did: a rank that wrote data must have one."""
+    plans = [_parse(draft, folder, name) for name in names]
+    have = {int(match.group(1)) for match in map(_RANK_METADATA.fullmatch, names) if match}
+    wrote = {int(match.group(1)) for match in map(_DATA_NAME.fullmatch, folder.files) if match}
+    expected = wrote | set(range(max(have) + 1)) if max(have) < 100_000 else wrote
+    for rank in sorted(expected - have)[:_MAX_LISTED]:
+        detail = f"rank {rank} left no __{rank}.metadata, so its part of the state is not described"
+        draft.findings.append(finding("metadata_missing", path=f"__{rank}.metadata", detail=detail))
+    known = [plan for plan in plans if plan is not None]
+    return merge(known) if len(known) == len(plans) else None
+
+
+def _parse(draft: Draft, folder: Folder, name: str) -> Plan | None:
+    seen = folder.files[name]
+    draft.shards.append(metadata_entry(name, seen))
+    if seen.size_bytes == 0:
+        draft.findings.append(finding("metadata_unreadable", path=name, detail=f"{name} has 0 bytes"))
+        return None
+    if seen.size_bytes > MAX_METADATA_BYTES:
+        draft.undecided = f"{name} is larger than this version reads ({MAX_METADATA_BYTES} bytes)"
+        return None
+    path = os.path.join(folder.path, name)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as stream:
+            return parse_plan(stream.read(MAX_METADATA_BYTES))
+    except OSError as error:
+        detail = f"{name} could not be read: {error.strerror}"
+        draft.findings.append(finding(trouble(error, path).code, path=name, detail=detail))
+    except PickleRefused as refused:
+        _take_refusal(draft, name, refused)
+    return None
+
+
+def _take_refusal(draft: Draft, name: str, refused: PickleRefused) -> None:
+    if refused.too_large:
+        draft.undecided = f"{name} is larger than this version reads: {refused.reason}"
+        return
+    code = "metadata_unsafe" if refused.unsafe else "metadata_unreadable"
+    draft.findings.append(finding(code, path=name, detail=f"{name} was refused: {refused.reason}"))
+
+
+def _paths_are_safe(draft: Draft, plan: Plan) -> bool:
+    for name in {record.file for record in plan.records}:
+        reason = unsafe_reason(name)
+        if reason:
+            detail = f"the file name {ascii(name[:200])} {reason}"
+            draft.findings.append(finding("path_unsafe", path=COMMIT_NAME, detail=detail))
+            return False
+    return True
+
+
+# -- coverage ----------------------------------------------------------------------------------------------------------
+def _check_coverage(draft: Draft, plan: Plan) -> None:
+    """Every chunk has a record, and the chunks of each tensor have its volume."""
+    found = []
+    for name, tensor in plan.tensors.items():
+        lost = [offsets for offsets in tensor.chunks if (name, offsets) not in plan.stored]
+        if lost:
+            detail = f"{len(lost)} of {len(tensor.chunks)} parts of {name!r} are recorded in no file"
+            found.append(finding("ranges_gap", path=COMMIT_NAME, detail=detail, tensor=name))
+            continue
+        have, need = sum(volume(chunk.sizes) for chunk in tensor.chunks.values()), volume(tensor.size)
+        if have != need:
+            code = "ranges_gap" if have < need else "ranges_overlap"
+            detail = f"the parts of {name!r} have {have} elements, the tensor has {need}"
+            found.append(finding(code, path=COMMIT_NAME, detail=detail, tensor=name))
+    held = {name for name, _ in plan.stored}
+    for name in sorted(plan.objects - held):
+        detail = f"the object {name!r} is recorded in no file"
+        found.append(finding("ranges_gap", path=COMMIT_NAME, detail=detail, tensor=name))
+    draft.findings.extend(found[:_MAX_LISTED])
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+def _check_files(draft: Draft, folder: Folder, plan: Plan) -> None:
+    by_file: dict[str, list[Stored]] = defaultdict(list)
+    for record in plan.records:
+        by_file[record.file].append(record)
+    roles: dict[str, set[Role]] = defaultdict(set)
+    for (name, _), record in plan.stored.items():
+        roles[record.file].add(role_of(name))
+    newer = _newer_than_metadata(folder, by_file)
+    for name in sorted(by_file):
+        reach(folder, name)
+        records = sorted(set(by_file[name]))
+        promised = max(record.offset + record.length for record in records)
+        if name not in folder.files:
+            detail = f"the metadata places {len(records)} records in {name}, which is not there"
+            add_absent(draft, folder, name, detail, rank=_rank(name), promised=promised)
+            continue
+        seen = folder.files[name]
+        role = first_role(roles[name], default=Role.MODEL)
+        entry = _data_entry(folder, name, role)
+        draft.shards.append(msgspec.structs.replace(entry, promised_bytes=promised))
+        draft.findings.extend(_size_findings(name, seen.size_bytes, promised, newer))
+        draft.findings.extend(_tiling_findings(name, records))
+
+
+def _newer_than_metadata(folder: Folder, names: Iterable[str]) -> bool:
+    """Whether a data file changed after the metadata: a save over this checkpoint began, and never ended."""
+    marker = folder.files.get(COMMIT_NAME)
+    files = (folder.files.get(name) for name in names)
+    return marker is not None and any(seen is not None and seen.mtime_ns > marker.mtime_ns for seen in files)
+
+
+def _size_findings(name: str, size_bytes: int, promised: int, newer: bool) -> list[Finding]:
+    if size_bytes == promised:
+        return []
+    stale = "; files here are newer than .metadata, as after a save over an old checkpoint that did not end"
+    detail = f"{name} has {size_bytes} bytes, the metadata says {promised}{stale if newer else ''}"
+    first, last = sorted((size_bytes, promised))
+    code = "shard_oversized" if size_bytes > promised else "shard_truncated" if size_bytes else "shard_empty"
+    return [finding(code, path=name, detail=detail, begin_byte=first, end_byte=last)]
+
+
+def _tiling_findings(name: str, records: list[Stored]) -> list[Finding]:
+    """Records sorted by offset must fill the file from 0 with no gap and no overlap."""
+    reached = 0
+    for record in records:
+        if record.offset != reached:
+            code = "ranges_gap" if record.offset > reached else "ranges_overlap"
+            first, last = sorted((reached, record.offset))
+            detail = f"records of {name} do not meet: one ends at byte {reached}, the next begins at {record.offset}"
+            return [finding(code, path=name, detail=detail, begin_byte=first, end_byte=last)]
+        reached = record.offset + record.length
+    return []
+
+
+def _rank(name: str) -> int | None:
+    match = _DATA_NAME.fullmatch(name.rsplit("/", 1)[-1])
+    return int(match.group(1)) if match else None
+
+
+def _world_size(plan: Plan) -> int | None:
+    """Exact where the metadata holds every rank's plan, else the lowest number of ranks that the files allow."""
+    ranks = [rank for rank in map(_rank, {record.file for record in plan.records}) if rank is not None]
+    return plan.writers or (max(ranks) + 1 if ranks else None)
+
+
+def _note_unused(draft: Draft, folder: Folder, used: set[str]) -> None:
+    """Data files that the metadata does not use: left by another save, unless empty, as a rank without data writes."""
+    for name in sorted(folder.files):
+        if not name.endswith(".distcp") or name in used:
+            continue
+        seen = folder.files[name]
+        if seen.size_bytes == 0:
+            draft.shards.append(_data_entry(folder, name, Role.OTHER))
+        else:
+            detail = f"{name} ({seen.size_bytes} bytes) is not used by the metadata"
+            draft.findings.append(finding("shard_orphaned", path=name, detail=detail))
+
+
+def _list_data(draft: Draft, folder: Folder) -> None:
+    """The data files as they lie, where no metadata could be read."""
+    listed = {shard.path for shard in draft.shards}
+    names = [name for name in sorted(folder.files) if name.endswith(".distcp") and name not in listed]
+    draft.shards.extend(_data_entry(folder, name, Role.MODEL) for name in names)
+    draft.shards.extend(other_files(folder, [*listed, *names]))
+
+
+def _data_entry(folder: Folder, name: str, role: Role) -> ShardEntry:
+    seen = folder.files[name]
+    return ShardEntry(path=name, size_bytes=seen.size_bytes, rank=_rank(name), role=role, mtime_ns=seen.mtime_ns)

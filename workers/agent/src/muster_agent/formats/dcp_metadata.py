@@ -1,0 +1,205 @@
+"""What PyTorch DCP's `.metadata` says, read without trust: tensors, their chunks, and the records that hold them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from muster_agent.formats.pickle_reader import PickleRefused, Record, Symbol, read_pickle
+
+MAX_METADATA_BYTES = 512 * 1024 * 1024
+MAX_CHUNKS = 5_000_000
+MAX_DIMENSIONS = 64
+
+DTYPE_BITS: dict[str, int] = {
+    **dict.fromkeys(("bool", "uint8", "int8", "quint8", "qint8"), 8),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"), 8),
+    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 16),
+    **dict.fromkeys(("float32", "int32", "uint32", "complex32", "qint32"), 32),
+    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 64),
+    "complex128": 128,
+}
+_METADATA = "torch.distributed.checkpoint.metadata"
+_PLANNER = "torch.distributed.checkpoint.planner"
+_FILESYSTEM = "torch.distributed.checkpoint.filesystem"
+_MEGATRON = "megatron.core.dist_checkpointing.strategies.torch"
+_BYTECHECKPOINT = "bytecheckpoint.checkpointer.meta_type"
+_CLASSES = frozenset(
+    f"{module}.{name}"
+    for module, names in {
+        _METADATA: (
+            "Metadata TensorStorageMetadata BytesStorageMetadata ChunkStorageMetadata TensorProperties "
+            "MetadataIndex StorageMeta _MEM_FORMAT_ENCODING"
+        ),
+        _PLANNER: "SavePlan WriteItem WriteItemType TensorWriteData BytesIOWriteData",
+        _FILESYSTEM: "_StorageInfo _StoragePrefix",
+        _MEGATRON: "MCoreSavePlan MCoreMetadata",
+        _BYTECHECKPOINT: "Metadata _StorageInfo",
+        "torch": "Size",
+        "torch.serialization": "_get_layout",
+        "collections": "OrderedDict",
+        "pathlib": "PosixPath PurePosixPath WindowsPath PureWindowsPath",
+        "pathlib._local": "PosixPath PurePosixPath WindowsPath PureWindowsPath",
+    }.items()
+    for name in names.split()
+)
+_NAMES = _CLASSES | {f"torch.{dtype}" for dtype in DTYPE_BITS} | {"torch.strided", "torch.contiguous_format"}
+
+Offsets = tuple[int, ...]
+
+
+class Chunk(NamedTuple):
+    offsets: Offsets
+    sizes: tuple[int, ...]
+
+
+class Stored(NamedTuple):
+    """One record: bytes [offset, offset + length) of `file`. `transformed` ones need a codec first."""
+
+    file: str
+    offset: int
+    length: int
+    transformed: bool
+
+
+class TensorPlan(NamedTuple):
+    dtype: str
+    size: tuple[int, ...]
+    chunks: dict[Offsets, Chunk]
+
+
+@dataclass(slots=True)
+class Plan:
+    """The union of what the metadata files of one checkpoint say. `objects` are names of pickled non-tensor values."""
+
+    tensors: dict[str, TensorPlan] = field(default_factory=dict)
+    objects: set[str] = field(default_factory=set)
+    stored: dict[tuple[str, Offsets | None], Stored] = field(default_factory=dict)
+    records: list[Stored] = field(default_factory=list)
+    """Every record, also where ranks that did not talk to each other stored the same chunk."""
+    writers: int | None = None
+    """How many ranks wrote, where the metadata says so exactly (Megatron)."""
+    raw_records: bool = False
+    """Records are bare tensor bytes, not zips (ByteCheckpoint)."""
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.tensors, *self.objects]
+
+
+def parse_plan(data: bytes) -> Plan:
+    """The plan in one metadata file. Raises PickleRefused for anything else than DCP metadata."""
+    root = read_pickle(data, _NAMES, _CLASSES)
+    if not isinstance(root, Record) or not root.name.endswith("Metadata"):
+        raise PickleRefused("it is a pickle, but not of checkpoint metadata")
+    plan = Plan(raw_records=root.name.startswith(_BYTECHECKPOINT))
+    budget = _Budget(MAX_CHUNKS)
+    for name, entry in _dict(root.get("state_dict_metadata"), "state_dict_metadata").items():
+        _take_entry(plan, name, entry, budget)
+    for index, info in _dict(root.get("storage_data"), "storage_data").items():
+        _take_stored(plan, index, info, budget)
+    plans = root.get("all_local_plans")
+    plan.writers = len(plans) if isinstance(plans, list) and plans else None
+    return plan
+
+
+class _Budget:
+    """Shared values make a small pickle name a great many chunks; the work on them is bounded here."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def spend(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise PickleRefused(f"it names more than {MAX_CHUNKS} chunks", too_large=True)
+
+
+def _take_entry(plan: Plan, name: object, entry: object, budget: _Budget) -> None:
+    if not isinstance(name, str) or not isinstance(entry, Record):
+        raise PickleRefused("an entry of state_dict_metadata has no name or no description")
+    if entry.name.endswith("BytesStorageMetadata"):
+        plan.objects.add(name)
+        return
+    chunks = entry.get("chunks")
+    if not isinstance(chunks, list):
+        raise PickleRefused(f"tensor {name[:200]!r} has no list of chunks")
+    budget.spend(1 + len(chunks))
+    read = (Chunk(_sizes(chunk, "offsets"), _sizes(chunk, "sizes")) for chunk in chunks)
+    size = _size_of(entry.get("size"))
+    plan.tensors[name] = TensorPlan(_dtype(entry.get("properties")), size, {chunk.offsets: chunk for chunk in read})
+
+
+def _take_stored(plan: Plan, index: object, info: object, budget: _Budget) -> None:
+    budget.spend(1)
+    if not isinstance(index, Record) or not isinstance(info, Record):
+        raise PickleRefused("an entry of storage_data is malformed")
+    name, offset = index.get("fqn"), index.get("offset")
+    file, begin, length = info.get("relative_path"), info.get("offset"), info.get("length")
+    if type(name) is not str or type(file) is not str or not _is_size(begin) or not _is_size(length):
+        raise PickleRefused("an entry of storage_data has no name, file, offset or length")
+    place = None if offset is None else _size_of(offset)
+    record = Stored(file, begin, length, bool(info.get("transform_descriptors")))
+    plan.stored[name, place] = record
+    plan.records.append(record)
+
+
+def _dict(value: object, what: str) -> dict[Any, Any]:
+    if isinstance(value, dict):
+        return value
+    raise PickleRefused(f"it has no {what}")
+
+
+def _sizes(chunk: object, which: str) -> tuple[int, ...]:
+    if not isinstance(chunk, Record):
+        raise PickleRefused("a chunk is malformed")
+    return _size_of(chunk.get(which))
+
+
+def _size_of(value: object) -> tuple[int, ...]:
+    """The integers of a `torch.Size`, which is pickled as a call with one tuple."""
+    if isinstance(value, Record) and value.name == "torch.Size" and len(value.args) == 1:
+        value = value.args[0]
+    if type(value) is list:
+        value = tuple(value)
+    if type(value) is not tuple or len(value) > MAX_DIMENSIONS or not all(map(_is_size, value)):
+        raise PickleRefused("a size or an offset is not a list of sizes")
+    return value
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def _dtype(properties: object) -> str:
+    """Properties are pickled as a tuple whose first part is the data type."""
+    state = properties.state if isinstance(properties, Record) else None
+    value = state.get("dtype") if isinstance(state, dict) else state[0] if isinstance(state, tuple) and state else None
+    return value.name.removeprefix("torch.") if isinstance(value, Symbol) else "unknown"
+
+
+def merge(plans: list[Plan]) -> Plan:
+    """The union over the metadata files of ranks that saved without talking to each other."""
+    union = Plan(raw_records=any(plan.raw_records for plan in plans))
+    for plan in plans:
+        for name, tensor in plan.tensors.items():
+            known = union.tensors.get(name)
+            chunks = {**known.chunks, **tensor.chunks} if known else tensor.chunks
+            size = tuple(map(max, known.size, tensor.size)) if known and len(known.size) == len(tensor.size) else None
+            union.tensors[name] = TensorPlan(tensor.dtype, size or tensor.size, chunks)
+        union.objects |= plan.objects
+        union.stored.update(plan.stored)
+        union.records += plan.records
+    return union
+
+
+def volume(sizes: tuple[int, ...]) -> int:
+    """Number of elements; 1 for a scalar."""
+    return math.prod(sizes)
+
+
+def raw_bytes(tensor: TensorPlan, chunk: Chunk) -> int | None:
+    """Bytes of the chunk's elements; None for a data type of unknown width."""
+    bits = DTYPE_BITS.get(tensor.dtype)
+    return None if bits is None else volume(chunk.sizes) * bits // 8

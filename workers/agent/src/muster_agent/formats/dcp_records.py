@@ -1,0 +1,143 @@
+"""Looking into DCP data files: do records begin as records do, where do tensors lie, and which step is inside?"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from muster_agent.formats.base import Finding, TensorRange
+from muster_agent.formats.codes import finding
+from muster_agent.formats.dcp_metadata import Chunk, Plan, Stored, TensorPlan, raw_bytes
+from muster_agent.formats.draft import role_of
+from muster_agent.formats.folder import Folder, trouble
+from muster_agent.formats.names import step_of_name
+from muster_agent.formats.torch_record import ZIP_MAGIC, tensor_bytes
+
+HEADS_PER_FILE = 8
+"""Record heads looked at per file: the first, the last and some between. A foreign file fails at the first of them."""
+_STEP_NAMES = ("train_state.step", "train_state.global_step")
+_WEAK_STEP_NAMES = ("step", "global_step", "iteration")
+"""Believed only where the folder's name gives no step: a tensor of such a name may count something else."""
+_INTEGER_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "int16": 2}
+
+
+@contextmanager
+def _opened(folder: Folder, name: str) -> Iterator[int]:
+    path = os.path.join(folder.path, name)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def record_findings(folder: Folder, plan: Plan) -> list[Finding]:
+    """Records that do not begin as `torch.save` begins them, and files that could not be opened."""
+    by_file: dict[str, list[Stored]] = defaultdict(list)
+    for record in plan.records:
+        by_file[record.file].append(record)
+    bare = _bare_lengths(plan)
+    found: list[Finding] = []
+    for name in sorted(by_file):
+        seen = folder.files.get(name)
+        if seen is None:
+            continue
+        records = sorted(set(by_file[name]) - bare)
+        fits = max(item.offset + item.length for item in by_file[name]) == seen.size_bytes
+        try:
+            with _opened(folder, name) as descriptor:
+                if fits and not plan.raw_records:
+                    found.extend(_head_findings(descriptor, name, records))
+        except OSError as error:
+            detail = f"{name} could not be read: {error.strerror}"
+            found.append(finding(trouble(error, os.path.join(folder.path, name)).code, path=name, detail=detail))
+    return found
+
+
+def _bare_lengths(plan: Plan) -> set[Stored]:
+    """Records exactly as long as their tensor: some writers store bare bytes, which have no head."""
+    bare = set()
+    for (name, offsets), record in plan.stored.items():
+        tensor = plan.tensors.get(name)
+        chunk = tensor.chunks.get(offsets) if tensor and offsets is not None else None
+        if tensor and chunk and raw_bytes(tensor, chunk) == record.length:
+            bare.add(record)
+    return bare
+
+
+def _head_findings(descriptor: int, name: str, records: list[Stored]) -> list[Finding]:
+    for record in _spread([item for item in records if not item.transformed and item.length]):
+        if os.pread(descriptor, 4, record.offset) != ZIP_MAGIC:
+            detail = f"the record at byte {record.offset} of {name} does not begin as a record does"
+            end = record.offset + record.length
+            return [finding("metadata_unreadable", path=name, detail=detail, begin_byte=record.offset, end_byte=end)]
+    return []
+
+
+def _spread(records: list[Stored]) -> list[Stored]:
+    if len(records) <= HEADS_PER_FILE:
+        return records
+    last = len(records) - 1
+    return [records[index * last // (HEADS_PER_FILE - 1)] for index in range(HEADS_PER_FILE)]
+
+
+def step_inside(folder: Folder, plan: Plan) -> int | None:
+    """The training step that the state itself holds as an integer scalar; None where it holds none."""
+    weak = () if step_of_name(os.path.basename(folder.path)) is not None else _WEAK_STEP_NAMES
+    for name in (*_STEP_NAMES, *weak):
+        tensor, record = plan.tensors.get(name), plan.stored.get((name, ()))
+        width = _INTEGER_BYTES.get(tensor.dtype) if tensor and tensor.size == () else None
+        if record is None or width is None or record.file not in folder.files:
+            continue
+        try:
+            with _opened(folder, record.file) as descriptor:
+                place = tensor_bytes(descriptor, record.offset, record.length, width)
+                value = int.from_bytes(os.pread(descriptor, width, place[0]), "little", signed=True) if place else -1
+        except OSError:
+            continue
+        if value >= 0:
+            return value
+    return None
+
+
+def ranges_of(folder: Folder, plan: Plan) -> Iterator[TensorRange]:
+    """Where each tensor's bytes lie: inside the record where that can be told, else the whole record. Pickled objects
+    are given as one range of type `object`."""
+    by_file: dict[str, list[tuple[str, tuple[int, ...] | None, Stored]]] = defaultdict(list)
+    for (name, offsets), record in plan.stored.items():
+        by_file[record.file].append((name, offsets, record))
+    for file in sorted(by_file):
+        if file not in folder.files:
+            continue
+        try:
+            with _opened(folder, file) as descriptor:
+                for name, offsets, record in sorted(by_file[file], key=lambda item: item[2].offset):
+                    yield _range(descriptor, plan, name, offsets, record)
+        except OSError:
+            continue
+
+
+def _range(descriptor: int, plan: Plan, name: str, offsets: tuple[int, ...] | None, record: Stored) -> TensorRange:
+    tensor = plan.tensors.get(name)
+    chunk = tensor.chunks.get(offsets) if tensor and offsets is not None else None
+    begin, end = record.offset, record.offset + record.length
+    if tensor and chunk:
+        begin, end = _inner(descriptor, tensor, chunk, record) or (begin, end)
+    return TensorRange(
+        name=name,
+        shard=record.file,
+        offset_bytes=begin,
+        length_bytes=end - begin,
+        dtype=tensor.dtype if tensor else "object",
+        shape=chunk.sizes if chunk else (),
+        role=role_of(name),
+    )
+
+
+def _inner(descriptor: int, tensor: TensorPlan, chunk: Chunk, record: Stored) -> tuple[int, int] | None:
+    expected = raw_bytes(tensor, chunk)
+    if expected is None or record.transformed or record.length == expected:
+        return None
+    return tensor_bytes(descriptor, record.offset, record.length, expected)
