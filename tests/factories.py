@@ -79,7 +79,9 @@ def placement(
         "first_seen_at": now,
         "last_seen_at": now,
     }
-    row = Placement.objects.create(checkpoint=checkpoint, tier=on, **{**values, **fields})
+    values = {**values, **fields}
+    values.setdefault("listed_status", values["status"])
+    row = Placement.objects.create(checkpoint=checkpoint, tier=on, **values)
     Shard.objects.bulk_create(
         Shard(
             placement=row,

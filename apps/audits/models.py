@@ -48,7 +48,18 @@ class Audit(models.Model):
     next_attempt_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["-created_at", "-id"], name="audit_newest")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["placement", "mode"],
+                condition=models.Q(state__in=["queued", "running"]),
+                name="one_audit_at_a_time",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="audit_newest"),
+            # the sweeper asks for unfinished audits only
+            models.Index(fields=["next_attempt_at"], name="audit_due", condition=~models.Q(next_attempt_at=None)),
+        ]
 
     def __str__(self) -> str:
         return f"{self.mode} of {self.placement_id}"

@@ -14,7 +14,7 @@ class TrainingRun(models.Model):
 
     id = IdField(prefix="run")
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="runs")
-    name = models.CharField(max_length=200)
+    name = models.CharField(max_length=255)
     rto_objective_seconds = models.FloatField(null=True, blank=True)
     rpo_objective_seconds = models.FloatField(null=True, blank=True)
     gpu_count = models.PositiveIntegerField(null=True, blank=True)
@@ -26,6 +26,24 @@ class TrainingRun(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class RunPointer(models.Model):
+    """The framework's own note of a run's latest checkpoint (`latest`, `latest_checkpointed_iteration.txt`)."""
+
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="pointers")
+    tier = models.ForeignKey(StorageTier, on_delete=models.CASCADE, related_name="+")
+    path = models.CharField(max_length=2048)
+    step = models.BigIntegerField(null=True)
+    binding = models.BooleanField(default=False)
+    """A step newer than this one is not to be resumed from."""
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tier", "path"], name="pointer_path_on_tier")]
+
+    def __str__(self) -> str:
+        return self.path
 
 
 class RunAttempt(models.Model):
@@ -157,6 +175,9 @@ class Placement(models.Model):
     tier = models.ForeignKey(StorageTier, on_delete=models.CASCADE, related_name="placements")
     path = models.CharField(max_length=2048)
     status = models.CharField(max_length=16, choices=Status, default=Status.UNKNOWN)
+    """`listed_status`, or `corrupt` while damage that an audit or a drill found still applies."""
+    listed_status = models.CharField(max_length=16, choices=Status, default=Status.UNKNOWN)
+    """What the last listing of its root said."""
     trust = models.CharField(max_length=16, choices=Trust, default=Trust.LISTED)
     trust_at = models.DateTimeField(null=True)
     resumable = models.BooleanField(default=False)
@@ -216,11 +237,16 @@ class Finding(models.Model):
     tensor = models.CharField(max_length=512, blank=True)
     source_kind = models.CharField(max_length=16)
     source_id = models.CharField(max_length=40)
+    fingerprint = models.CharField(max_length=32, blank=True)
+    """Of the files in which an audit or a drill found it; a scan's findings are renewed by every scan instead."""
     found_at = models.DateTimeField()
     resolved_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["placement", "resolved_at"], name="finding_open")]
+        indexes = [
+            models.Index(fields=["placement", "resolved_at"], name="finding_open"),
+            models.Index(fields=["-found_at", "-id"], name="finding_newest"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}"
@@ -240,7 +266,13 @@ class TrustEvidence(models.Model):
     void_reason = models.TextField(blank=True)
 
     class Meta:
-        indexes = [models.Index(fields=["placement", "voided_at"], name="evidence_standing")]
+        constraints = [
+            models.UniqueConstraint(fields=["placement", "rung", "source_kind", "source_id"], name="evidence_once")
+        ]
+        indexes = [
+            models.Index(fields=["placement", "voided_at"], name="evidence_standing"),
+            models.Index(fields=["source_kind", "source_id"], name="evidence_source"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.rung} by {self.source_kind} {self.source_id}"
@@ -254,6 +286,11 @@ class PlacementHold(models.Model):
     source_id = models.CharField(max_length=40)
     created_at = models.DateTimeField()
     released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["placement", "source_kind", "source_id"], name="hold_once_per_source")
+        ]
 
     def __str__(self) -> str:
         return f"held by {self.source_kind} {self.source_id}"
@@ -279,13 +316,24 @@ class InventoryScan(models.Model):
     changed_count = models.PositiveIntegerField(default=0)
     missing_count = models.PositiveIntegerField(default=0)
     findings = models.JSONField(default=list)
-    """About the root itself (pointers, what could not be listed), as the agent sent them."""
-    pointer = models.JSONField(null=True)
+    """About the root itself (pointers, what could not be listed, what was left out), as the agent sent them."""
     error = models.TextField(blank=True)
     requested_by = models.CharField(max_length=150)
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
     next_attempt_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tier", "root"], condition=models.Q(state__in=["queued", "running"]), name="one_scan_at_a_time"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="scan_newest"),
+            # the sweeper asks for unfinished scans only
+            models.Index(fields=["next_attempt_at"], name="scan_due", condition=~models.Q(next_attempt_at=None)),
+        ]
 
     def __str__(self) -> str:
         return f"scan of {self.root}"

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.results import ReloadReport
@@ -53,6 +54,8 @@ class EnrolReply(_Message):
 class RunningTask(_Message):
     task_id: str
     attempt: int
+    cancelling: bool = False
+    """The agent knows already that it shall stop; the server need not answer a poll at once to say so again."""
 
 
 class PollRequest(_Message):
@@ -90,6 +93,33 @@ class PollReply(_Message):
 
 
 # -- task life ---------------------------------------------------------------------------------------------------------
+class AckRequest(_Message):
+    attempt: int
+
+
+class AckReply(_Message):
+    server_unix_seconds: float
+    lease_seconds: float
+
+
+class ReadyRequest(_Message):
+    """`wait_seconds`: how long the server may hold the answer until the barrier opens."""
+
+    attempt: int
+    wait_seconds: float = 25.0
+
+
+class ReleaseRequest(_Message):
+    """A draining agent hands a task back."""
+
+    attempt: int
+    reason: str = ""
+
+
+class ReleaseReply(_Message):
+    state: str
+
+
 class TaskEvent(_Message):
     """`kind`: progress, phase (with `edge` begin or end), log, or injected."""
 
@@ -117,6 +147,7 @@ class EventReply(_Message):
     acked_seq: int
     cancel: bool
     lease_seconds: float
+    server_unix_seconds: float | None = None
 
 
 class ReadyReply(_Message):
@@ -136,6 +167,13 @@ class TaskResult(_Message):
     error_code: str | None = None
 
 
+class ResultReply(_Message):
+    """`late`: the attempt had been given up; the result is kept and shown, and does not count."""
+
+    state: str
+    late: bool = False
+
+
 # -- typed parameters and results by kind ------------------------------------------------------------------------------
 class InventoryParams(_Message):
     root: str
@@ -150,6 +188,8 @@ class InventoryBody(_Message):
     """Manifests found beside the data, by checkpoint path: a lost control-plane database is rebuilt from them."""
     findings: tuple[Finding, ...] = ()
     """About the root itself: pointers, leftovers, what could not be listed."""
+    pointers: tuple[Pointer, ...] = ()
+    """What the frameworks' own latest-files say."""
 
 
 class SealParams(_Message):
