@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from django.core.management import call_command
 from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
 application = get_wsgi_application()
+call_command("check")

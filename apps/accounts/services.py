@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts import secrets
 from apps.accounts.models import ActivityEntry, ApiToken, Role, User
-from apps.core.errors import InvalidInput
+from apps.core.errors import Conflict, InvalidInput
 
 MAX_TOKEN_DAYS = 365
 
@@ -24,6 +26,44 @@ def create_user(*, username: str, password: str | None, role: Role, is_service: 
     user.set_password(None if is_service else password)
     user.save()
     return user
+
+
+@transaction.atomic
+def add_user(*, actor: str, username: str, role: str, is_service: bool = False, password: str | None = None) -> User:
+    """An admin makes an account. People need a password that the validators accept; services must not have one."""
+    if is_service and password is not None:
+        raise InvalidInput("A service account has no password; give it a token.", pointer="/password")
+    if not is_service:
+        _check_password(password)
+    user = create_user(username=username, password=password, role=Role(role), is_service=is_service)
+    log_activity(actor=actor, action="user.create", target_kind="user", target_id=username, detail={"role": role})
+    return user
+
+
+def _check_password(password: str | None) -> None:
+    if password is None:
+        raise InvalidInput("A person needs a password; a service account needs is_service.", pointer="/password")
+    try:
+        validate_password(password)
+    except ValidationError as error:
+        raise InvalidInput(" ".join(error.messages), pointer="/password") from error
+
+
+@transaction.atomic
+def update_user(*, user: User, actor: str, role: str | None = None, is_active: bool | None = None) -> User:
+    """Change the role, or close or reopen the account. The last admin can be neither demoted nor closed."""
+    demoted = role is not None and role != Role.ADMIN or is_active is False
+    if demoted and user.role == Role.ADMIN and not _another_admin(user):
+        raise Conflict("This is the last active admin; make another one first.")
+    changes = {name: value for name, value in {"role": role, "is_active": is_active}.items() if value is not None}
+    User.objects.filter(pk=user.pk).update(**changes)
+    user.refresh_from_db()
+    log_activity(actor=actor, action="user.update", target_kind="user", target_id=user.username, detail=changes)
+    return user
+
+
+def _another_admin(user: User) -> bool:
+    return User.objects.filter(role=Role.ADMIN, is_active=True).exclude(pk=user.pk).exists()
 
 
 @transaction.atomic

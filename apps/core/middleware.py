@@ -21,14 +21,16 @@ class _Middleware:
 
     sync_capable = True
     async_capable = True
+    _is_async = False
 
     def __init__(self, get_response: _Handler) -> None:
         self.get_response = get_response
         if iscoroutinefunction(get_response):
             markcoroutinefunction(self)
+            self._is_async = True
 
     def __call__(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
-        if iscoroutinefunction(self):
+        if self._is_async:
             return self._acall(request)
         self.before(request)
         return self.after(request, self.get_response(request))

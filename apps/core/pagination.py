@@ -85,7 +85,7 @@ class KeysetPagination(BasePagination):
     default_limit = 50
     max_limit = 200
 
-    def paginate_queryset(self, queryset: QuerySet[Any], request: Request, view: Any = None) -> list[Any]:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
         allowed = getattr(view, "sort_fields", ("-created_at",))
         order = request.query_params.get("sort") or allowed[0]
         if order.lstrip("-") not in {name.lstrip("-") for name in allowed}:

@@ -40,7 +40,7 @@ class ApplicationAPIException(APIException):
         self.pointer = error.pointer
 
 
-class ProblemFormatter(ExceptionFormatter):
+class ProblemFormatter(ExceptionFormatter):  # type: ignore[misc]  # the package ships no types
     """Turns the collected errors into a problem document."""
 
     def format_error_response(self, error_response: ErrorResponse) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     """Django REST framework's hook: services' errors keep their status, everything leaves as a problem document."""
     if isinstance(exc, ApplicationError):
         exc = ApplicationAPIException(exc)
-    response = standardized_handler(exc, context)
+    response: Response | None = standardized_handler(exc, context)
     if response is not None:
         response.content_type = CONTENT_TYPE
     return response

@@ -1,4 +1,7 @@
-"""The suite's real servers: Redis always, PostgreSQL when MUSTER_TEST_DATABASE=postgres; before Django's settings."""
+"""A pytest plugin (`-p tests.servers.plugin`): the suite's real servers, started before Django reads its settings.
+
+Redis always; PostgreSQL when MUSTER_TEST_DATABASE=postgres, else SQLite.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # `servers` and `factories` are imported by these names
+sys.path.insert(0, str(Path(__file__).parent.parent))  # `servers` and `factories` are imported by these names
 
 from servers.valkey import Valkey
 
@@ -26,7 +29,7 @@ def _start_servers() -> None:
         _servers.append(postgres)
         os.environ["DATABASE_URL"] = postgres.url
     else:
-        os.environ.setdefault("DATABASE_URL", f"sqlite:////tmp/muster-tests-{os.getpid()}.sqlite3")
+        os.environ["DATABASE_URL"] = f"sqlite:////tmp/muster-tests-{os.getpid()}.sqlite3"
 
 
 _start_servers()

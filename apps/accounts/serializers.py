@@ -1,0 +1,66 @@
+"""Accounts on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.accounts.models import ActivityEntry, ApiToken, Role, User
+from apps.core.serializers import StrictSerializer
+
+TOKEN_ROLES = [(role.value, role.label) for role in Role if role != Role.NONE]
+
+
+class WhoAmISerializer(serializers.Serializer[Any]):
+    username = serializers.CharField()
+    role = serializers.ChoiceField(choices=Role.choices, allow_blank=True)
+    is_service = serializers.BooleanField()
+
+
+class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+    user = serializers.CharField(source="user.username")
+
+    class Meta:
+        model = ApiToken
+        fields = ["id", "name", "user", "role", "created_at", "expires_at", "last_used_at", "revoked_at"]
+
+
+class NewTokenSerializer(TokenSerializer):
+    """A token just made: the only time its secret is shown."""
+
+    secret = serializers.CharField(read_only=True)
+
+    class Meta(TokenSerializer.Meta):
+        fields = [*TokenSerializer.Meta.fields, "secret"]
+
+
+class CreateTokenSerializer(StrictSerializer):
+    name = serializers.CharField(max_length=100)
+    role = serializers.ChoiceField(choices=TOKEN_ROLES, default=Role.VIEWER.value)
+    days = serializers.IntegerField(min_value=1, max_value=365, default=90)
+    username = serializers.CharField(max_length=150, required=False, help_text="Another account's; admins only.")
+
+
+class UserSerializer(serializers.ModelSerializer[User]):
+    class Meta:
+        model = User
+        fields = ["id", "username", "role", "is_service", "is_active", "date_joined", "last_login"]
+
+
+class CreateUserSerializer(StrictSerializer):
+    username = serializers.RegexField(r"^[\w.@+-]{1,150}\Z")
+    role = serializers.ChoiceField(choices=Role.choices, allow_blank=True, default=Role.VIEWER.value)
+    is_service = serializers.BooleanField(default=False)
+    password = serializers.CharField(max_length=256, required=False, write_only=True)
+
+
+class UpdateUserSerializer(StrictSerializer):
+    role = serializers.ChoiceField(choices=Role.choices, allow_blank=True, required=False)
+    is_active = serializers.BooleanField(required=False)
+
+
+class ActivitySerializer(serializers.ModelSerializer[ActivityEntry]):
+    class Meta:
+        model = ActivityEntry
+        fields = ["id", "at", "actor", "action", "target_kind", "target_id", "detail"]
