@@ -1,0 +1,57 @@
+"""The training job under its scheduler, and the unbroken reference that it is compared with."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from deploy.embedded import Children
+
+RUN_NAME = "demo-mlp"
+SAVE_EVERY_STEPS = 40
+STEP_SECONDS = 0.4
+_STEP_LINE = re.compile(r"^step (\d+) loss (\S+)$", re.MULTILINE)
+
+
+class TrainingJob:
+    """Starts the scheduler (which starts the trainer through the launcher) and the reference; reads their losses."""
+
+    def __init__(self, folder: Path, children: Children) -> None:
+        self._children = children
+        self.run_folder = folder / "checkpoints" / RUN_NAME
+        self.run_folder.mkdir(parents=True, exist_ok=True)
+        self._losses_file = folder / "losses.log"
+        self._reference_file = folder / "losses-reference.log"
+        self._reference_folder = folder / "reference"
+        self._reference_folder.mkdir(exist_ok=True)
+
+    def start(self, environment: dict[str, str]) -> None:
+        scheduler = ["-m", "deploy.demo.scheduler", str(self.run_folder), "--run", RUN_NAME, "--slots", "node-1"]
+        launcher = ["--require", "sealed", "--fresh-if-empty"]
+        trainer = ["--save-every", str(SAVE_EVERY_STEPS), "--keep", "5", "--min-step-seconds", str(STEP_SECONDS)]
+        command = [*scheduler, "--", *launcher, "--", *trainer, "--log-file", str(self._losses_file)]
+        self._children.start("scheduler", [sys.executable, *command], environment)
+
+    def start_reference(self, environment: dict[str, str]) -> None:
+        """The same seed from step 0, never broken, saving nothing; a process of its own."""
+        trainer = ["-m", "deploy.demo.trainer", str(self._reference_folder), "--run", "reference", "--attempt", "1"]
+        pace = ["--save-every", "0", "--min-step-seconds", str(STEP_SECONDS), "--log-file", str(self._reference_file)]
+        own_hooks = {**environment, "MUSTER_HOOK_DIR": str(self._reference_folder / "hooks")}
+        self._children.start("reference", [sys.executable, *trainer, *pace], own_hooks)
+
+    def losses_after(self, step: int) -> list[tuple[int, str, str | None]]:
+        """(step, loss, reference's loss) of every step beyond `step`, as printed by the newest attempt that did it."""
+        reference = dict(_read(self._reference_file))
+        latest = dict(_read(self._losses_file))
+        return [(number, loss, reference.get(number)) for number, loss in sorted(latest.items()) if number > step]
+
+    def last_step(self) -> int:
+        return max((step for step, _loss in _read(self._losses_file)), default=0)
+
+
+def _read(path: Path) -> list[tuple[int, str]]:
+    """Steps in the order of the file: a step that was done twice appears twice, its latest loss last."""
+    if not path.exists():
+        return []
+    return [(int(step), loss) for step, loss in _STEP_LINE.findall(path.read_text())]
