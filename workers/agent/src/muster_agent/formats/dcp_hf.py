@@ -46,7 +46,7 @@ def read_dcp_hf(folder: Folder, *, with_tensors: bool) -> Draft:
         rank, number, count = (int(group) for group in match.groups())
         ranks.add(rank - 1)
         numbers[count].add(number)
-        shard = read_shard(folder, name, rank=rank - 1)
+        shard = read_shard(folder, name, with_tensors=True, rank=rank - 1)
         add_shard(draft, shard, with_tensors=with_tensors)
         draft.findings.extend(_take_boxes(parts, shard))
     draft.world_size = max(ranks) + 1 if ranks else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
@@ -56,6 +57,11 @@ def role_of(tensor: str) -> Role:
     """The role of a tensor by the first part of its name: `optimizer.exp_avg.w` is optimizer state; else model."""
     head = tensor.split(".", 1)[0].split("/", 1)[0]
     return _ROLE_WORDS.get(head.lower(), Role.MODEL)
+
+
+def roles_of(names: Iterable[str]) -> set[Role]:
+    """The roles of many tensors; as role_of, at the cost of one look-up per distinct first part."""
+    return {role_of(head) for head in {name.split(".", 1)[0] for name in names}}
 
 
 _ORDER = list(Role)

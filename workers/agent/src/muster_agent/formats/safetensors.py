@@ -12,7 +12,7 @@ import msgspec
 
 from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
 from muster_agent.formats.codes import finding
-from muster_agent.formats.draft import Draft, first_role, role_of
+from muster_agent.formats.draft import Draft, first_role, role_of, roles_of
 from muster_agent.formats.folder import FileSeen, Folder, reach, trouble
 from muster_agent.formats.names import is_temporary, unsafe_reason
 from muster_agent.formats.safetensors_header import Header, read_header
@@ -29,10 +29,12 @@ class ReadShard(NamedTuple):
     roles: set[Role]
 
 
-def read_shard(folder: Folder, name: str, *, rank: int | None = None, promised_bytes: int | None = None) -> ReadShard:
+def read_shard(
+    folder: Folder, name: str, *, with_tensors: bool, rank: int | None = None, promised_bytes: int | None = None
+) -> ReadShard:
     """Read the header of the file `name` of `folder`; its entry has the role of the first role its tensors have."""
     seen = folder.files[name]
-    header = read_header(os.path.join(folder.path, name), name)
+    header = read_header(os.path.join(folder.path, name), name, with_tensors=with_tensors)
     roles = _roles(name, header)
     role = first_role(roles, default=Role.OTHER if header.ok else Role.MODEL)
     entry = ShardEntry(
@@ -48,7 +50,7 @@ def read_shard(folder: Folder, name: str, *, rank: int | None = None, promised_b
 
 def _roles(name: str, header: Header) -> set[Role]:
     """Roles of the tensors; `optimizer.safetensors` says by its file name what tensors without a prefix are."""
-    roles = {role_of(tensor.name) for tensor in header.tensors}
+    roles = roles_of(header.names)
     by_name = role_of(name)
     return {by_name} if roles == {Role.MODEL} and by_name is not Role.MODEL else roles
 
@@ -110,7 +112,7 @@ def read_json(folder: Folder, name: str, limit_bytes: int = MAX_INDEX_BYTES) -> 
 def read_single(folder: Folder, name: str, *, with_tensors: bool) -> Draft:
     """A checkpoint that is the one file `name`, whatever else lies in its folder."""
     draft = Draft(FORMAT)
-    add_shard(draft, read_shard(folder, name), with_tensors=with_tensors)
+    add_shard(draft, read_shard(folder, name, with_tensors=with_tensors), with_tensors=with_tensors)
     return draft
 
 
@@ -119,7 +121,7 @@ def read_loose(folder: Folder, *, with_tensors: bool) -> Draft:
     draft = Draft(FORMAT)
     for name in sorted(folder.files):
         if name.endswith(".safetensors"):
-            add_shard(draft, read_shard(folder, name), with_tensors=with_tensors)
+            add_shard(draft, read_shard(folder, name, with_tensors=with_tensors), with_tensors=with_tensors)
     draft.shards.extend(other_files(folder, []))
     return draft
 
@@ -163,7 +165,7 @@ def _read_mapped(
     for name in sorted(set(weight_map.values())):
         reach(folder, name)
         if name in folder.files:
-            shards[name] = read_shard(folder, name)
+            shards[name] = read_shard(folder, name, with_tensors=with_tensors)
             add_shard(draft, shards[name], with_tensors=with_tensors)
         else:
             add_absent(draft, folder, name, f"{name} is in the index, but not in the folder")
@@ -180,7 +182,7 @@ def add_absent(
 
 
 def _check_map(draft: Draft, weight_map: dict[str, str], shards: dict[str, ReadShard]) -> None:
-    held = {name: {tensor.name for tensor in shard.header.tensors} for name, shard in shards.items()}
+    held = {name: set(shard.header.names) for name, shard in shards.items()}
     absent: dict[str, list[str]] = defaultdict(list)
     for tensor, name in weight_map.items():
         if name in held and shards[name].header.ok and tensor not in held[name]:
@@ -229,7 +231,7 @@ def read_unindexed(folder: Folder, *, with_tensors: bool) -> Draft:
         for number in range(1, min(count, 99_999) + 1):
             name = f"{stem}-{number:05d}-of-{count:05d}.safetensors"
             if number in numbers:
-                shard = read_shard(folder, name)
+                shard = read_shard(folder, name, with_tensors=with_tensors)
                 add_shard(draft, shard, with_tensors=with_tensors)
             elif len(draft.findings) < 200:
                 add_absent(draft, folder, name, f"the names of its siblings promise {name}, which is not there")

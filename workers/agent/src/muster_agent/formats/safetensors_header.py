@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,21 +13,12 @@ import msgspec
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.folder import trouble
+from muster_agent.formats.safetensors_quick import BITS, quick_names
 
 MAX_HEADER_BYTES = 100_000_000
 MAX_HEADER_ITEMS = 16_000_000
 """Colons, commas and brackets in one header: some 3 million tensors. More would cost gigabytes to decode."""
 FIRST_READ_BYTES = 64 * 1024
-
-BITS: dict[str, int] = {
-    **dict.fromkeys(("F4",), 4),
-    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
-    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
-    **dict.fromkeys(("I16", "U16", "F16", "BF16"), 16),
-    **dict.fromkeys(("I32", "U32", "F32"), 32),
-    **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
-}
-_FIELDS = {"dtype", "shape", "data_offsets"}
 
 
 class HeaderTensor(NamedTuple):
@@ -44,7 +36,10 @@ class Header:
     """`ok` is False where the file must not be loaded; `findings` says why. `unknown_dtypes`: of a newer writer."""
 
     size_bytes: int
+    names: list[str] = field(default_factory=list)
     tensors: list[HeaderTensor] = field(default_factory=list)
+    """Empty unless they were asked for."""
+    tensor_bytes: int = 0
     metadata: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     unknown_dtypes: set[str] = field(default_factory=set)
@@ -52,10 +47,6 @@ class Header:
     @property
     def ok(self) -> bool:
         return all(found.severity is not Severity.DAMAGE for found in self.findings)
-
-    @property
-    def tensor_bytes(self) -> int:
-        return sum(tensor.end - tensor.begin for tensor in self.tensors)
 
 
 class _Invalid(Exception):
@@ -66,7 +57,7 @@ class _Invalid(Exception):
         self.found = found
 
 
-def read_header(file_path: str, shown: str) -> Header:
+def read_header(file_path: str, shown: str, *, with_tensors: bool = True) -> Header:
     """Read and judge the header of the file at `file_path`, called `shown` in findings. Raises nothing."""
     try:
         descriptor = os.open(file_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -75,7 +66,9 @@ def read_header(file_path: str, shown: str) -> Header:
     try:
         size_bytes = os.fstat(descriptor).st_size
         start = os.pread(descriptor, FIRST_READ_BYTES, 0)
-        header = parse_header(start, size_bytes, shown, lambda count: os.pread(descriptor, count, 8))
+        header = parse_header(
+            start, size_bytes, shown, lambda count: os.pread(descriptor, count, 8), with_tensors=with_tensors
+        )
         if header.ok:
             header.findings.extend(_hole(descriptor, size_bytes, shown))
         return header
@@ -104,28 +97,40 @@ def _hole(descriptor: int, size_bytes: int, shown: str) -> list[Finding]:
     return [finding("sparse_hole", path=shown, detail=detail, begin_byte=begin, end_byte=end)]
 
 
-def parse_header(start: bytes, size_bytes: int, shown: str, read_more: Any = None) -> Header:
+def parse_header(
+    start: bytes, size_bytes: int, shown: str, read_more: Callable[[int], bytes], *, with_tensors: bool = True
+) -> Header:
     """Judge a file of `size_bytes` that begins with `start`. `read_more(n)` gives n bytes from offset 8 when `start` is
     shorter than the header. Any bytes give a Header, with findings where they break a rule of the format."""
     header = Header(size_bytes)
     try:
         raw = _header_bytes(start, size_bytes, shown, read_more)
-        document = _decode(raw, shown)
-        _note_form(header, raw, document, shown)
-        header.metadata = _metadata(document, shown)
-        _tensors(header, document, 8 + len(raw), shown)
-        _check_ranges(header, 8 + len(raw), shown)
+        names = None if with_tensors else quick_names(raw, size_bytes - 8 - len(raw))
+        if names is not None:
+            header.names, header.tensor_bytes = names, size_bytes - 8 - len(raw)
+            return header
+        _read_carefully(header, raw, shown)
     except _Invalid as invalid:
         header.findings.append(invalid.found)
-        header.tensors = []
+        header.tensors, header.names = [], []
     return header
+
+
+def _read_carefully(header: Header, raw: bytes, shown: str) -> None:
+    document = _decode(raw, shown)
+    _note_form(header, raw, document, shown)
+    header.metadata = _metadata(document, shown)
+    _tensors(header, document, 8 + len(raw), shown)
+    _check_ranges(header, 8 + len(raw), shown)
+    header.names = [tensor.name for tensor in header.tensors]
+    header.tensor_bytes = header.size_bytes - 8 - len(raw)
 
 
 def _bad(code: str, shown: str, detail: str, **more: Any) -> _Invalid:
     return _Invalid(finding(code, path=shown, detail=detail, **more))
 
 
-def _header_bytes(start: bytes, size_bytes: int, shown: str, read_more: Any) -> bytes:
+def _header_bytes(start: bytes, size_bytes: int, shown: str, read_more: Callable[[int], bytes]) -> bytes:
     if size_bytes == 0:
         raise _bad("shard_empty", shown, f"{shown} has 0 bytes")
     _refuse_lookalikes(start, shown)
@@ -138,7 +143,7 @@ def _header_bytes(start: bytes, size_bytes: int, shown: str, read_more: Any) -> 
     if 8 + length > size_bytes:
         detail = f"the header needs {8 + length} bytes, the file has {size_bytes}"
         raise _bad("shard_truncated", shown, detail, begin_byte=size_bytes, end_byte=8 + length)
-    raw: bytes = start[8 : 8 + length] if 8 + length <= len(start) else read_more(length)
+    raw = start[8 : 8 + length] if 8 + length <= len(start) else read_more(length)
     if len(raw) != length:
         raise _bad("shard_truncated", shown, f"{shown} became shorter while it was read")
     return raw

@@ -57,7 +57,7 @@ def read_ranked(folder: Folder, *, with_tensors: bool) -> Draft:
     for rank in range(ranks):
         name = f"rank-{rank:05d}-of-{ranks:05d}.safetensors"
         if name in folder.files:
-            shard = read_shard(folder, name, rank=rank)
+            shard = read_shard(folder, name, with_tensors=with_tensors, rank=rank)
             add_shard(draft, shard, with_tensors=with_tensors)
         else:
             add_absent(draft, folder, name, f"rank {rank} of {ranks} has no file", rank=rank)
@@ -133,7 +133,7 @@ def _promised(draft: Draft, folder: Folder, name: str, size_bytes: int, *, with_
         detail = f"{MARKER_NAME} promises {name} with {size_bytes} bytes; it is not there"
         add_absent(draft, folder, name, detail, rank=rank, promised=size_bytes)
         return
-    shard = read_shard(folder, name, rank=rank, promised_bytes=size_bytes)
+    shard = read_shard(folder, name, with_tensors=with_tensors, rank=rank, promised_bytes=size_bytes)
     add_shard(draft, shard, with_tensors=with_tensors)
     seen_bytes = folder.files[name].size_bytes
     if seen_bytes == size_bytes or not shard.header.ok:

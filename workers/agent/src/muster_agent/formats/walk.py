@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -23,7 +23,9 @@ from muster_agent.jobs.control import JobControl
 
 MAX_DEPTH = 8
 READERS = 8
-"""Threads that read headers: on a network file system the wait for each open is what takes the time."""
+"""Threads that read headers where storage answers slowly; on a fast disk they would only get in each other's way."""
+FIRST_TASKS = 4
+WAITING_RATIO = 4.0
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,17 +153,30 @@ class _Walk:
         read: list[ShardMap] = []
         while self.tasks:
             tasks, self.tasks, self.nested = self.tasks, [], []
-            with ThreadPoolExecutor(READERS) as pool:
-                try:
-                    read.extend(found for found in pool.map(lambda task: task(), tasks) if found is not None)
-                except BaseException:
-                    pool.shutdown(cancel_futures=True)
-                    raise
+            read.extend(found for found in _run(tasks) if found is not None)
             for folder, depth in self.nested:
                 self.descend(folder, depth)
             if not self.tasks:
                 self.follow_links()
         return read
+
+
+def _run(tasks: list[Task]) -> Iterator[ShardMap | None]:
+    """Results in order. The first tasks show whether the time goes into waiting for storage: then threads read on."""
+    waits = False
+    for index, task in enumerate(tasks[:FIRST_TASKS]):
+        wall, busy = time.monotonic(), time.thread_time()
+        yield task()
+        waits = time.monotonic() - wall > WAITING_RATIO * (time.thread_time() - busy) if index else waits
+    if not waits:
+        yield from (task() for task in tasks[FIRST_TASKS:])
+        return
+    with ThreadPoolExecutor(READERS) as pool:
+        try:
+            yield from pool.map(lambda task: task(), tasks[FIRST_TASKS:])
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def inventory(
