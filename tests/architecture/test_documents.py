@@ -1,0 +1,60 @@
+"""Documents are kept true by comparing them with the code."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = [*ROOT.glob("apps/**/*.py"), *ROOT.glob("controlplane/*.py"), *ROOT.glob("workers/**/*.py")]
+
+
+def sources() -> list[Path]:
+    return [path for path in PRODUCT if "migrations" not in path.parts and "build" not in path.parts]
+
+
+def test_every_environment_variable_of_the_settings_is_documented() -> None:
+    code = (ROOT / "controlplane/settings.py").read_text()
+    named = set(re.findall(r'env\.\w+\(\s*"([A-Z_]+)"', code))
+    documented = set(re.findall(r"`([A-Z_]+)`", (ROOT / "docs/settings.md").read_text()))
+    assert named
+    assert named <= documented
+
+
+def test_every_system_check_is_documented() -> None:
+    ids = set(re.findall(r'id="muster\.([EW]\d+)"', (ROOT / "apps/core/checks.py").read_text()))
+    text = (ROOT / "docs/settings.md").read_text()
+    assert ids
+    assert all(identifier in text for identifier in ids)
+
+
+def test_every_direct_dependency_has_a_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    names = {re.split(r"[~=<>\[]", requirement)[0] for requirement in wanted}
+    reasons = (ROOT / "DECISIONS.md").read_text()
+    assert sorted(name for name in names if name not in reasons) == []
+
+
+def test_the_locks_hold_hashes_and_no_addresses() -> None:
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        text = (ROOT / name).read_text()
+        assert "--hash=sha256:" in text
+        assert "http" not in text
+
+
+@pytest.mark.parametrize("limit", [400])
+def test_no_module_is_too_long_to_read(limit: int) -> None:
+    long = {
+        str(path.relative_to(ROOT)): count
+        for path in sources()
+        if (count := len(path.read_text().splitlines())) > limit
+    }
+    assert long == {}
+
+
+def test_there_is_no_catch_all_module() -> None:
+    assert [path for path in sources() if path.stem in {"utils", "helpers", "misc", "common"}] == []
