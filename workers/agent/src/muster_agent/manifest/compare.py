@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -35,6 +35,9 @@ class _Named(Protocol):
     def offset_bytes(self) -> int: ...
     @property
     def length_bytes(self) -> int: ...
+
+
+_T = TypeVar("_T", bound=_Named)
 
 
 def compare(manifest: Manifest, observed: Mapping[str, ObservedShard]) -> tuple[Finding, ...]:
@@ -98,7 +101,7 @@ def _changed_runs(shard: ShardDigest, seen: ObservedShard, chunk_bytes: int) -> 
         yield begin, end
 
 
-def overlapping[T: _Named](tensors: Iterable[T], shard: str, begin: int, end: int) -> list[T]:
+def overlapping(tensors: Iterable[_T], shard: str, begin: int, end: int) -> list[_T]:
     """Tensors with at least one byte in [begin, end) of a shard, in the order of their offsets."""
     hits = [
         tensor
@@ -136,7 +139,8 @@ def matches(manifest: Manifest, files: Iterable[tuple[str, int, int]]) -> tuple[
 
 
 def verdict(findings: Iterable[Finding]) -> bool | None:
-    """True: all that was looked at is equal; False: damage; None: something could not be looked at."""
+    """What `compare` found, in one word. True: all that was looked at is equal; False: damage; None: something could
+    not be looked at (its only warnings)."""
     severities = {found.severity for found in findings}
     if Severity.DAMAGE in severities:
         return False

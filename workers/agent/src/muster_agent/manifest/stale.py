@@ -34,7 +34,9 @@ def compare_steps(older: Manifest, newer: Manifest) -> StaleComparison:
         )
     if before.keys() != after.keys():
         return StaleComparison(verdict=StaleVerdict.NOT_DECIDABLE, reason="the two steps hold different tensors")
-    if before != after or older.step == newer.step:
+    if older.step == newer.step:
+        return StaleComparison(verdict=StaleVerdict.NOT_DECIDABLE, reason="both manifests are of one step")
+    if before != after:
         changed = sum(before[name] != after[name] for name in before)
         return StaleComparison(verdict=StaleVerdict.CHANGED, reason=f"{changed} of {len(before)} tensors changed")
     detail = f"all {len(after)} trained tensors of step {newer.step} are bit-identical to step {older.step}"

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from muster_agent.jobs.control import JobControl
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import Extent
 from muster_agent.storage.base import ShardSource
@@ -26,6 +25,17 @@ Check = Callable[[], None]
 
 class Stopped(Exception):
     """Another reader failed; this one leaves quietly."""
+
+
+class Control(Protocol):
+    """What the engine needs of a job's control (`muster_agent.jobs.control`, a layer above)."""
+
+    @property
+    def progress(self) -> Callable[[str, int, int], None]: ...
+
+    def check(self) -> None:
+        """Raise when the work is to stop."""
+        ...
 
 
 class Consumer(Protocol):
@@ -115,7 +125,7 @@ class ReadRun:
     open_shard: Callable[[int], ShardSource]
     consumer: Consumer
     ring: BufferRing
-    control: JobControl
+    control: Control
     throttle: Throttle
     readers: int = READERS
     phase: str = "read"

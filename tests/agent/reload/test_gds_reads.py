@@ -1,0 +1,149 @@
+"""cuFile reads, against a stand-in for the driver and the binding that keeps cuFile's documented manners."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from muster_agent.reload import gds
+from muster_agent.reload.gds import GdsSession, GdsUnavailable
+
+
+class FakeDevice:
+    """Device memory is host memory."""
+
+    def __init__(self, _index: int) -> None:
+        self._blocks: dict[int, Any] = {}
+
+    def make_current(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def allocate(self, size_bytes: int) -> int:
+        block = (ctypes.c_char * size_bytes)()
+        self._blocks[ctypes.addressof(block)] = block
+        return ctypes.addressof(block)
+
+    def free(self, address: int) -> None:
+        del self._blocks[address]
+
+    def copy_to_host(self, buffer: memoryview, address: int, size_bytes: int) -> None:
+        buffer[:size_bytes] = ctypes.string_at(address, size_bytes)
+
+
+class FakeCufile:
+    """Reads with pread into the "device", counts as level 3 does, answers errors with negative numbers."""
+
+    FileHandleType = SimpleNamespace(OPAQUE_FD=1)
+
+    def __init__(self, path: str = "p2p", fail: int = 0) -> None:
+        self._path, self._fail = path, fail
+        self.reads = 0
+        self.open_handles: set[int] = set()
+
+    def Descr(self) -> Any:  # noqa: N802
+        descriptor = SimpleNamespace(type=0, handle=SimpleNamespace(fd=-1), fs_ops=None)
+        self._descriptor = descriptor
+        descriptor.ptr = descriptor
+        return descriptor
+
+    def driver_open(self) -> None: ...
+
+    def driver_close(self) -> None: ...
+
+    def set_stats_level(self, _level: int) -> None: ...
+
+    def stats_start(self) -> None: ...
+
+    def buf_register(self, *_arguments: int) -> None: ...
+
+    def buf_deregister(self, _address: int) -> None: ...
+
+    def handle_register(self, descriptor: Any) -> int:
+        self.open_handles.add(descriptor.handle.fd)
+        return int(descriptor.handle.fd)
+
+    def handle_deregister(self, handle: int) -> None:
+        self.open_handles.discard(handle)
+
+    def read(self, handle: int, address: int, size: int, offset: int, _buffer_offset: int) -> int:
+        if self._fail:
+            return -self._fail
+        assert size % 4096 == 0 and offset % 4096 == 0
+        self.reads += 1
+        flags = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY)
+        data = os.pread(flags, size, offset)
+        os.close(flags)
+        ctypes.memmove(address, data, len(data))
+        return len(data)
+
+    def StatsLevel3(self) -> Any:  # noqa: N802
+        counts = {f"n_{name}_reads": 0 for name in ("p2p", "nvfs", "posix", "unaligned")}
+        counts[f"n_{self._path}_reads"] = self.reads
+        return SimpleNamespace(ptr=0, num_gpus=1, per_gpu_stats=[SimpleNamespace(**counts)])
+
+    def get_stats_l3(self, _pointer: int) -> None: ...
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def install(cufile: FakeCufile) -> FakeCufile:
+        bindings = SimpleNamespace(cufile=cufile)
+        monkeypatch.setattr(gds, "CudaDevice", FakeDevice)
+        monkeypatch.setitem(__import__("sys").modules, "cuda", SimpleNamespace(bindings=bindings))
+        monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", bindings)
+        return cufile
+
+    return install
+
+
+def test_bytes_come_back_whole_with_an_unaligned_end(tmp_path: Path, fake: Any) -> None:
+    cufile = fake(FakeCufile())
+    data = os.urandom(10_000)
+    (tmp_path / "a").write_bytes(data)
+    session = GdsSession(block_bytes=8192)
+    source = session.open(str(tmp_path / "a"))
+    buffer = memoryview(bytearray(8192))
+    assert source.read_into(buffer, 0, 8192) == 8192 and bytes(buffer) == data[:8192]
+    assert source.read_into(buffer, 8192, 8192) == 1808 and bytes(buffer[:1808]) == data[8192:]
+    assert source.read_into(buffer, 16384, 4096) == 0
+    assert session.counts() == {"p2p": 2, "nvfs": 0, "posix": 0, "unaligned": 0}
+    source.close()
+    source.close()
+    assert cufile.open_handles == set()
+    session.close()
+
+
+def test_a_negative_answer_is_an_error_and_never_a_short_read(tmp_path: Path, fake: Any) -> None:
+    fake(FakeCufile(fail=5))
+    (tmp_path / "a").write_bytes(b"x" * 8192)
+    session = GdsSession(block_bytes=8192)
+    with pytest.raises(OSError, match="gave -5"):
+        session.open(str(tmp_path / "a")).read_into(memoryview(bytearray(8192)), 0, 8192)
+
+
+def test_the_canary_reports_which_path_its_reads_took(tmp_path: Path, fake: Any) -> None:
+    fake(FakeCufile(path="posix"))
+    (tmp_path / "a").write_bytes(b"x" * 10_000)
+    report = gds.canary(str(tmp_path / "a"), 0)
+    assert report["counts"]["posix"] == 1
+    assert report["canary_bytes"] == 8192
+
+
+def test_without_a_driver_the_session_says_what_is_missing() -> None:
+    if os.path.exists("/dev/nvidiactl"):
+        pytest.skip("this machine has an NVIDIA driver")
+    with pytest.raises(GdsUnavailable, match=r"libcuda\.so\.1 is not installed"):
+        GdsSession()
+
+
+def test_the_probe_program_answers_in_json_where_nothing_works(capsys: pytest.CaptureFixture[str]) -> None:
+    if os.path.exists("/dev/nvidiactl"):
+        pytest.skip("this machine has an NVIDIA driver")
+    assert gds.main(["/nonexistent", "0"]) == 1
+    assert '"error": "libcuda.so.1 is not installed"' in capsys.readouterr().out

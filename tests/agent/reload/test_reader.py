@@ -1,0 +1,166 @@
+"""The engine, with storage that behaves badly on purpose."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from muster_agent.jobs.control import Cancelled, JobControl
+from muster_agent.reload.buffers import BufferRing
+from muster_agent.reload.plan import Extent, plan_reads, whole_shards
+from muster_agent.reload.reader import Check, ReadRun
+from muster_agent.storage.throttle import Throttle
+
+BLOCK = 4096
+
+
+class MemoryShard:
+    """A shard in memory; the contract of `ShardSource`."""
+
+    def __init__(self, data: bytes, before: Callable[[int], None] = lambda _offset: None) -> None:
+        self.size_bytes, self.mtime_ns = len(data), 1
+        self._data, self._before = data, before
+        self.closed = 0
+
+    def read_into(self, buffer: memoryview, offset_bytes: int, length_bytes: int) -> int:
+        self._before(offset_bytes)
+        piece = self._data[offset_bytes : offset_bytes + length_bytes]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Collect:
+    def __init__(self) -> None:
+        self.bytes: dict[tuple[int, int], bytes] = {}
+        self.lost_extents: list[Extent] = []
+
+    def landed(self, extent: Extent, data: memoryview, check: Check) -> None:
+        self.bytes[extent.shard, extent.offset_bytes] = bytes(data)
+
+    def lost(self, extent: Extent) -> None:
+        self.lost_extents.append(extent)
+
+    def joined(self, shard: int) -> bytes:
+        return b"".join(data for key, data in sorted(self.bytes.items()) if key[0] == shard)
+
+
+def run_over(
+    shards: list[MemoryShard | OSError],
+    sizes: list[int],
+    consumer: Collect,
+    control: JobControl | None = None,
+    rate: int | None = None,
+) -> ReadRun:
+    def open_shard(number: int) -> MemoryShard:
+        shard = shards[number]
+        if isinstance(shard, OSError):
+            raise shard
+        return shard
+
+    return ReadRun(
+        plan=plan_reads(whole_shards(sizes), BLOCK),
+        open_shard=open_shard,
+        consumer=consumer,
+        ring=BufferRing(4, BLOCK),
+        control=control or JobControl(),
+        throttle=Throttle(rate),
+        readers=4,
+    )
+
+
+def test_all_bytes_arrive_and_every_shard_is_closed_once() -> None:
+    data = [bytes([number]) * (10_000 + number) for number in range(5)]
+    shards = [MemoryShard(piece) for piece in data]
+    consumer = Collect()
+    totals = run_over(list(shards), [len(piece) for piece in data], consumer).run()
+    assert [consumer.joined(number) for number in range(5)] == data
+    assert totals.read_bytes == sum(map(len, data))
+    assert [shard.closed for shard in shards] == [1] * 5
+    assert totals.sources[3] == (10_003, 1)
+    assert totals.last_read_at is not None and totals.cpu_seconds > 0
+
+
+def test_a_shard_that_cannot_be_opened_does_not_stop_the_others() -> None:
+    consumer = Collect()
+    totals = run_over([FileNotFoundError(errno.ENOENT, "gone"), MemoryShard(b"x" * 9000)], [9000, 9000], consumer).run()
+    assert isinstance(totals.errors[0], FileNotFoundError)
+    assert consumer.joined(1) == b"x" * 9000
+    assert len(consumer.lost_extents) == 3
+
+
+def test_one_bad_block_loses_only_itself() -> None:
+    def fail(offset: int) -> None:
+        if offset == BLOCK:
+            raise OSError(errno.EIO, "Input/output error")
+
+    consumer = Collect()
+    totals = run_over([MemoryShard(b"x" * (3 * BLOCK), fail)], [3 * BLOCK], consumer).run()
+    assert totals.errors[0].errno == errno.EIO
+    assert consumer.lost_extents == [Extent(0, BLOCK, BLOCK)]
+    assert totals.read_bytes == 2 * BLOCK
+
+
+def test_a_shard_that_shrank_says_where_it_ended() -> None:
+    totals = run_over([MemoryShard(b"x" * 5000)], [3 * BLOCK], Collect()).run()
+    assert totals.ended_at_bytes == {0: 5000}
+
+
+def test_cancelling_stops_within_one_block_and_closes_the_shards() -> None:
+    control = JobControl()
+    reads = []
+
+    def count(offset: int) -> None:
+        reads.append(offset)
+        if len(reads) == 3:
+            control.cancel()
+        time.sleep(0.001)
+
+    shard = MemoryShard(b"x" * (200 * BLOCK), count)
+    with pytest.raises(Cancelled):
+        run_over([shard], [200 * BLOCK], Collect(), control).run()
+    assert len(reads) <= 3 + 4
+    assert shard.closed == 1
+
+
+def test_an_error_in_the_consumer_is_raised_and_leaves_no_thread() -> None:
+    class Broken(Collect):
+        def landed(self, extent: Extent, data: memoryview, check: Check) -> None:
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        run_over([MemoryShard(b"x" * 50_000)], [50_000], Broken()).run()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("muster-read")]
+
+
+def test_progress_ends_at_the_total() -> None:
+    seen: list[tuple[str, int, int]] = []
+    control = JobControl(progress=lambda *report: seen.append(report))
+    run_over([MemoryShard(b"x" * 50_000)], [50_000], Collect(), control).run()
+    assert max(seen, key=lambda report: report[1]) == ("read", 50_000, 50_000)
+
+
+def test_a_rate_cap_holds_over_the_whole_read() -> None:
+    began = time.monotonic()
+    run_over([MemoryShard(b"x" * 100_000)], [100_000], Collect(), rate=400_000).run()
+    assert 0.24 <= time.monotonic() - began < 5
+
+
+def test_a_wait_for_the_rate_is_ended_by_cancelling() -> None:
+    control = JobControl()
+    threading.Timer(0.1, control.cancel).start()
+    began = time.monotonic()
+    with pytest.raises(Cancelled):
+        run_over([MemoryShard(b"x" * 100_000)], [100_000], Collect(), control, rate=1000).run()
+    assert time.monotonic() - began < 5
+
+
+def test_a_rate_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        Throttle(0)

@@ -1,0 +1,98 @@
+"""`muster reload`: read a checkpoint as a restart would, verify it, and time each phase."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from muster_agent.cli.finding_text import ProgressBar, say_findings
+from muster_agent.cli.output import CommandFailed, ExitCode, print_json
+from muster_agent.cli.reload_text import render
+from muster_agent.formats.base import Severity
+from muster_agent.jobs.chunks import CheckpointNotFound
+from muster_agent.jobs.reload import ShardsNotFound, prepare
+from muster_agent.protocol.results import ReloadReport
+from muster_agent.protocol.wire import ReloadParams
+from muster_agent.reload.backends import REQUESTABLE, is_as_requested
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?(?:/s)?")
+_POWERS = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
+
+
+class Rate(click.ParamType[int]):
+    """Bytes per second: `500MB`, `1.5GB/s`, `256MiB`, or a plain number of bytes."""
+
+    name = "rate"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes per second, above 0."""
+        match = _RATE.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is not a rate such as 500MB, 1.5GB/s or 256MiB", param, ctx)
+        number, power, binary = match.groups()
+        rate = int(float(number) * (1024 if binary else 1000) ** _POWERS[power])
+        if rate <= 0:
+            self.fail("the rate must be above 0", param, ctx)
+        return rate
+
+
+@click.command()
+@click.argument("path")
+@click.option("--shards", multiple=True, metavar="NAME", help="Read only this shard; may be repeated.")
+@click.option("--rank", "ranks", type=int, multiple=True, help="Read only this rank's shards; may be repeated.")
+@click.option("--backend", type=click.Choice(REQUESTABLE), default="auto", show_default=True)
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, or cuda:N.")
+@click.option("--no-evict", is_flag=True, help="Leave the page cache as it is instead of dropping these files from it.")
+@click.option("--max-rate", type=Rate(), help="Read no faster than this, such as 500MB.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def reload(
+    path: str,
+    shards: tuple[str, ...],
+    ranks: tuple[int, ...],
+    backend: str,
+    device: str,
+    no_evict: bool,
+    max_rate: int | None,
+    as_json: bool,
+) -> None:
+    """Read the checkpoint at PATH as a restart would and compare it with its manifest, where it has one.
+
+    Exit 0: read, and unchanged where sealed; 7: damage; 1: the named backend did not happen, or something could not
+    be read; 3: not found.
+    """
+    if shards and ranks:
+        raise click.UsageError("--shards and --rank exclude each other")
+    params = ReloadParams(
+        path=path,
+        shards=shards,
+        ranks=ranks,
+        backend=backend,
+        device=device,
+        evict=not no_evict,
+        max_bytes_per_second=max_rate,
+    )
+    bar = ProgressBar()
+    try:
+        report = prepare(params).run(bar.control()).report
+    except (CheckpointNotFound, ShardsNotFound) as error:
+        hint = "check the path and the mount; `muster inventory` lists what is there"
+        raise CommandFailed(str(error), hint=hint, code=ExitCode.NOT_FOUND) from error
+    finally:
+        bar.clear()
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(render(report, path))
+    say_findings(report.findings)
+    _exit_for(report, path)
+
+
+def _exit_for(report: ReloadReport, path: str) -> None:
+    if report.verified is False or any(found.severity == Severity.DAMAGE for found in report.findings):
+        raise SystemExit(int(ExitCode.DAMAGE))
+    if not is_as_requested(report.requested, report.effective):
+        message = f"the bytes took the path {report.effective}, not {report.requested}: {report.reason}"
+        raise CommandFailed(message, hint="use --backend auto to accept the best path there is")
+    if report.findings:
+        raise CommandFailed(f"not every byte of {path} could be looked at", hint="see the findings above")

@@ -1,0 +1,88 @@
+"""`muster verify`: compare a checkpoint with its manifest."""
+
+from __future__ import annotations
+
+import click
+
+from muster_agent.cli.finding_text import ProgressBar, say_findings
+from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, print_json, printable
+from muster_agent.jobs.chunks import CheckpointNotFound, require_present
+from muster_agent.jobs.verify import verify as verify_checkpoint
+from muster_agent.manifest.beside import ManifestUnreadable, beside_path, read_beside
+from muster_agent.manifest.model import Manifest, manifest_id
+from muster_agent.manifest.sampling import detection_probability
+from muster_agent.protocol.wire import VerifyBody
+
+
+@click.command()
+@click.argument("path")
+@click.option(
+    "--sample",
+    "sample_ratio",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Share of the chunks to read; sizes are always compared.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses the sample.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def verify(path: str, sample_ratio: float, seed: int, as_json: bool) -> None:
+    """Read the sealed checkpoint at PATH again and name any damage by shard, byte range and tensor.
+
+    Exit 0: every byte read is equal; 7: damage; 1: something could not be read; 3: no checkpoint or no manifest.
+    """
+    manifest = _manifest(path)
+    bar = ProgressBar()
+    try:
+        body = verify_checkpoint(path, manifest, sample_ratio=sample_ratio, seed=seed, control=bar.control())
+    finally:
+        bar.clear()
+    if as_json:
+        print_json(
+            {"path": path, "manifest_id": manifest_id(manifest), "sealed_at": manifest.sealed_at, **_fields(body)}
+        )
+    else:
+        click.echo(_sentence(body, path, manifest))
+    say_findings(body.findings)
+    if body.verified is False:
+        raise SystemExit(int(ExitCode.DAMAGE))
+    if body.verified is None:
+        raise CommandFailed(f"not every byte of {path} could be looked at", hint="see the findings above")
+
+
+def _manifest(path: str) -> Manifest:
+    try:
+        absolute = require_present(path)
+        manifest = read_beside(absolute)
+    except CheckpointNotFound as error:
+        raise CommandFailed(str(error), hint="check the path and the mount", code=ExitCode.NOT_FOUND) from error
+    except ManifestUnreadable as error:
+        raise CommandFailed(error.finding.detail, hint=error.finding.cure) from error
+    if manifest is None:
+        message = f"{path} was never sealed: there is no {beside_path(absolute)}"
+        raise CommandFailed(message, hint="`muster seal` records its digests", code=ExitCode.NOT_FOUND)
+    return manifest
+
+
+def _fields(body: VerifyBody) -> dict[str, object]:
+    return {
+        "verified": body.verified,
+        "checked_bytes": body.checked_bytes,
+        "checked_chunks": body.checked_chunks,
+        "total_chunks": body.total_chunks,
+        "seconds": body.seconds,
+        "findings": body.findings,
+    }
+
+
+def _sentence(body: VerifyBody, path: str, manifest: Manifest) -> str:
+    words = {True: "unchanged", False: "DAMAGED", None: "not decidable"}
+    rate = body.checked_bytes / body.seconds / 1e9 if body.seconds else 0.0
+    text = (
+        f"{path}: {words[body.verified]} since sealing at {manifest.sealed_at}; read {human_bytes(body.checked_bytes)} "
+        f"({body.checked_chunks} of {body.total_chunks} chunks) in {body.seconds:.2f} s, {rate:.2f} GB/s"
+    )
+    if 0 < body.checked_chunks < body.total_chunks:
+        chance = detection_probability(body.total_chunks, body.checked_chunks)
+        text += f"\n  a sample this large finds one damaged chunk with a chance of {chance:.1%}"
+    return printable(text)

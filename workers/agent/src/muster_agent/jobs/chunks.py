@@ -1,0 +1,220 @@
+"""What sealing, verifying and reloading share: open shards, chunk digests as blocks land, and what came of a shard."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import xxhash
+
+from muster_agent.formats.base import Finding
+from muster_agent.formats.codes import finding
+from muster_agent.formats.detect import read_checkpoint
+from muster_agent.jobs.control import JobControl
+from muster_agent.manifest.compare import ObservedShard, overlapping, with_tensors
+from muster_agent.manifest.model import Manifest, TensorDigest
+from muster_agent.manifest.seal import chunk_digests
+from muster_agent.reload.buffers import BufferRing
+from muster_agent.reload.plan import BLOCK_BYTES, Extent, plan_reads, whole_shards
+from muster_agent.reload.reader import READERS, Check, Consumer, ReadRun, ReadTotals
+from muster_agent.storage.posix import PathUnsafe, PosixShard, locate, stat_shard
+from muster_agent.storage.throttle import Throttle
+
+_NARROW_BYTES = 1024 * 1024 * 1024
+"""At most this much is read again to tell which tensors of a damaged range are damaged themselves."""
+
+
+class CheckpointNotFound(Exception):
+    """There is nothing at the path (its parent could be looked at, or not: the message says which)."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"there is no checkpoint at {path}")
+
+
+def require_present(path: str) -> str:
+    """The absolute path. Raises CheckpointNotFound where nothing lies there."""
+    absolute = os.path.abspath(path)
+    if not os.path.lexists(absolute):
+        raise CheckpointNotFound(absolute)
+    return absolute
+
+
+def block_bytes_for(chunk_bytes: int) -> int:
+    """The read size that holds whole chunks."""
+    return chunk_bytes * max(1, BLOCK_BYTES // chunk_bytes)
+
+
+class ChunkDigester:
+    """Keeps the XXH3-64 of every chunk that lands, by shard number and chunk number."""
+
+    def __init__(self, shard_count: int, chunk_bytes: int) -> None:
+        self._chunk_bytes = chunk_bytes
+        self.digests: list[dict[int, str]] = [{} for _ in range(shard_count)]
+
+    def landed(self, extent: Extent, data: memoryview, check: Check) -> None:
+        """See `reload.reader.Consumer`."""
+        first = extent.offset_bytes // self._chunk_bytes
+        for index, digest in enumerate(chunk_digests(data, self._chunk_bytes), first):
+            self.digests[extent.shard][index] = digest
+
+    def lost(self, extent: Extent) -> None:
+        """See `reload.reader.Consumer`."""
+
+
+class Discard:
+    """Takes the bytes and does nothing: a read without anything to compare with."""
+
+    def landed(self, extent: Extent, data: memoryview, check: Check) -> None:
+        """See `reload.reader.Consumer`."""
+
+    def lost(self, extent: Extent) -> None:
+        """See `reload.reader.Consumer`."""
+
+
+class StatedShard(NamedTuple):
+    """One shard as it lay before reading: `size_bytes` None where it is not there or could not be looked at."""
+
+    path: str
+    location: str
+    size_bytes: int | None
+    mtime_ns: int
+    error: OSError | None = None
+
+
+def stat_all(checkpoint_path: str, shard_paths: Sequence[str]) -> list[StatedShard]:
+    """Look at every named shard. A name that leads out of the checkpoint is treated as not there. Raises nothing."""
+    return [_stat_one(checkpoint_path, path) for path in shard_paths]
+
+
+def _stat_one(checkpoint_path: str, path: str) -> StatedShard:
+    try:
+        location = locate(checkpoint_path, path)
+    except PathUnsafe:
+        return StatedShard(path, "", None, 0, OSError(errno.EINVAL, "the name leads out of the checkpoint"))
+    try:
+        size_bytes, mtime_ns = stat_shard(location)
+    except OSError as error:
+        return StatedShard(path, location, None, 0, error)
+    return StatedShard(path, location, size_bytes, mtime_ns)
+
+
+def open_posix(stated: StatedShard, *, direct: bool) -> PosixShard:
+    """Open a shard for the engine. Raises OSError."""
+    return PosixShard(stated.location, direct=direct)
+
+
+def read_shards(
+    extents: Sequence[Extent],
+    shards: Sequence[StatedShard],
+    consumer: Consumer,
+    control: JobControl,
+    *,
+    phase: str,
+    chunk_bytes: int,
+    threads: int | None = None,
+) -> ReadTotals:
+    """One pass over the extents that proves what the storage holds: around the page cache where that is allowed."""
+    control.check()
+    block_bytes = block_bytes_for(chunk_bytes)
+    plan = plan_reads(extents, block_bytes)
+    readers = max(1, min(threads or READERS, len(plan)))
+    ring = BufferRing(readers, block_bytes)
+    try:
+        return ReadRun(
+            plan=plan,
+            open_shard=lambda number: open_posix(shards[number], direct=True),
+            consumer=consumer,
+            ring=ring,
+            control=control,
+            throttle=Throttle(None),
+            readers=readers,
+            phase=phase,
+        ).run()
+    finally:
+        ring.close()
+
+
+def observe(stated: StatedShard, number: int, digests: dict[int, str], totals: ReadTotals) -> ObservedShard:
+    """What is known of one shard after the read: where it was, or became, shorter, gone or unreadable."""
+    error = totals.errors.get(number, stated.error)
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return ObservedShard(size_bytes=None, chunks=digests)
+    size_bytes = totals.ended_at_bytes.get(number, totals.sources.get(number, (stated.size_bytes, 0))[0])
+    if error is None:
+        return ObservedShard(size_bytes=size_bytes, chunks=digests)
+    denied = isinstance(error, PermissionError)
+    return ObservedShard(size_bytes=size_bytes, chunks=digests, error=error.strerror or str(error), denied=denied)
+
+
+def read_failures(shards: Sequence[StatedShard], totals: ReadTotals) -> list[Finding]:
+    """Findings of a read that has no manifest to compare with: what was gone, shrank or was not delivered."""
+    found: list[Finding] = []
+    for number, stated in enumerate(shards):
+        error = totals.errors.get(number, stated.error)
+        ended = totals.ended_at_bytes.get(number)
+        if isinstance(error, FileNotFoundError):
+            found.append(finding("shard_missing", path=stated.path, detail=f"{stated.path} is not there (any more)"))
+        elif error is not None:
+            code = "permission_denied" if isinstance(error, PermissionError) else "listing_failed"
+            detail = f"{stated.path} could not be read: {error.strerror or error}"
+            found.append(finding(code, path=stated.path, detail=detail))
+        elif ended is not None:
+            detail = f"{stated.path} ended at byte {ended} while it was read; it had {stated.size_bytes} bytes before"
+            found.append(finding("shard_truncated", path=stated.path, detail=detail, begin_byte=ended))
+    return found
+
+
+def extents_of(shards: Sequence[StatedShard], manifest: Manifest | None) -> list[Extent]:
+    """All bytes of each shard, but none beyond what was sealed: the chunks of a file that grew must still line up."""
+    sealed = {shard.path: shard.size_bytes for shard in manifest.shards} if manifest else {}
+    on_disk = [stated.size_bytes or 0 for stated in shards]
+    return whole_shards(
+        [min(size, sealed.get(stated.path, size)) for size, stated in zip(on_disk, shards, strict=True)]
+    )
+
+
+def name_damaged_tensors(checkpoint_path: str, manifest: Manifest, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The same findings, with each changed range naming the tensors whose own digest differs. Where no trained tensor
+    of the range differs, the damage lies in the others that the format's metadata still names, or in the header."""
+    budget = _NARROW_BYTES
+    named: list[Finding] = []
+    for found in findings:
+        if found.code == "digest_mismatch":
+            budget, found = _narrow(checkpoint_path, manifest, found, budget)
+        named.append(found)
+    return tuple(named)
+
+
+def _narrow(checkpoint_path: str, manifest: Manifest, found: Finding, budget: int) -> tuple[int, Finding]:
+    begin, end = found.begin_byte or 0, found.end_byte or 0
+    sealed = overlapping(manifest.tensors, found.path, begin, end)
+    cost = sum(tensor.length_bytes for tensor in sealed)
+    if cost > budget:
+        return budget, found
+    plain = msgspec.structs.replace(found, tensor=None, detail=found.detail.split("; ")[0])
+    try:
+        location = locate(checkpoint_path, found.path)
+        damaged = [tensor.name for tensor in sealed if _tensor_digest(location, tensor) != tensor.xxh3_64]
+    except (OSError, PathUnsafe):
+        return budget, found
+    if damaged:
+        return budget - cost, with_tensors(plain, damaged, proven=True)
+    known = {tensor.name for tensor in sealed}
+    ranges = overlapping(read_checkpoint(checkpoint_path).tensors, found.path, begin, end)
+    others = [tensor.name for tensor in ranges if tensor.name not in known]
+    return budget - cost, with_tensors(plain, others)
+
+
+def _tensor_digest(location: str, tensor: TensorDigest) -> str:
+    hasher = xxhash.xxh3_64()
+    with open(location, "rb", buffering=0) as file:
+        file.seek(tensor.offset_bytes)
+        left = tensor.length_bytes
+        while left and (data := file.read(min(left, BLOCK_BYTES))):
+            hasher.update(data)
+            left -= len(data)
+    return hasher.hexdigest()

@@ -1,0 +1,315 @@
+"""Reloading: read shards as a restart would, verify them on the way, and say honestly how long what took.
+
+`prepare()` looks, loads the manifest and evicts; `PreparedReload.run()` starts the clock. A drill calls the first
+before its barrier and the second after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muster_agent.formats.base import Finding
+from muster_agent.formats.detect import read_checkpoint
+from muster_agent.jobs.chunks import (
+    ChunkDigester,
+    Discard,
+    StatedShard,
+    block_bytes_for,
+    extents_of,
+    name_damaged_tensors,
+    observe,
+    open_posix,
+    read_failures,
+    require_present,
+    stat_all,
+)
+from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.verify import fingerprint_of
+from muster_agent.manifest.beside import ManifestUnreadable, read_beside
+from muster_agent.manifest.check import why_invalid
+from muster_agent.manifest.compare import ObservedShard, compare, verdict
+from muster_agent.manifest.model import CHUNK_BYTES, Manifest
+from muster_agent.probes.filesystem import read_file_system
+from muster_agent.probes.gds import GdsProbe, read_cuda_devices, read_gds
+from muster_agent.probes.page_cache import cached_ratio, evict
+from muster_agent.probes.process import PeakMemory
+from muster_agent.protocol.phases import Phase
+from muster_agent.protocol.results import ReloadReport
+from muster_agent.protocol.wire import ReloadBody, ReloadParams
+from muster_agent.reload import backends
+from muster_agent.reload.buffers import BufferRing
+from muster_agent.reload.gds import GdsSession, GdsUnavailable
+from muster_agent.reload.plan import plan_reads
+from muster_agent.reload.reader import READERS, ReadRun, ReadTotals
+from muster_agent.storage.base import ShardSource
+from muster_agent.storage.throttle import Throttle
+
+
+class ShardsNotFound(Exception):
+    """None of the shards or ranks that were asked for belong to the checkpoint; the message names what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What one pass over the bytes gave, with the moments between its phases (monotonic seconds)."""
+
+    shards: Sequence[StatedShard]
+    digester: ChunkDigester | None
+    totals: ReadTotals
+    began_at: float
+    resolved_at: float
+    allocated_at: float
+    effective: str
+    reason: str
+    evidence: dict[str, Any]
+
+
+class PreparedReload:
+    """A reload that is ready to start. Made by `prepare()`."""
+
+    def __init__(
+        self,
+        params: ReloadParams,
+        path: str,
+        manifest: Manifest | None,
+        notes: tuple[Finding, ...],
+        gds: GdsProbe | None,
+        locations: Sequence[str],
+    ) -> None:
+        self.params = params
+        self.path = path
+        self.manifest = manifest
+        self._notes = notes
+        self._gds = gds
+        self._locations = locations
+        self._chunk_bytes = manifest.chunk_bytes if manifest else CHUNK_BYTES
+
+    def run(self, control: JobControl | None = None) -> ReloadBody:
+        """Read and verify now. `started_unix_seconds` is this node's own clock. Raises Cancelled, ShardsNotFound,
+        CheckpointNotFound; damage is in the report."""
+        control = control or JobControl()
+        control.check()
+        measured = cached_ratio(self._locations)
+        choice = backends.choose(self.params.backend, measured, self._gds)
+        memory = PeakMemory()
+        with contextlib.ExitStack() as cleanup:
+            started_unix_seconds, cpu_before, began_at = time.time(), time.thread_time(), time.monotonic()
+            read = self._read(choice, control, began_at, cleanup)
+            verified, findings = self._judge(read)
+            ended_at = time.monotonic()
+            cpu_seconds = read.totals.cpu_seconds + time.thread_time() - cpu_before
+            peak_rss_bytes = memory.extra_bytes()
+        if self.manifest is not None:
+            findings = name_damaged_tensors(self.path, self.manifest, findings)
+        report = ReloadReport(
+            bytes=read.totals.read_bytes,
+            seconds=ended_at - began_at,
+            bytes_per_second=read.totals.read_bytes / (ended_at - began_at),
+            requested=self.params.backend,
+            effective=read.effective,
+            evidence=read.evidence,
+            reason=read.reason,
+            cache_state=backends.cache_state(measured).value,
+            cached_ratio_before=measured,
+            phases=phases_of(read, ended_at),
+            busy=_busy(read),
+            cpu_seconds=cpu_seconds,
+            peak_rss_bytes=peak_rss_bytes,
+            verified=verified,
+            findings=(*self._notes, *findings),
+        )
+        fingerprint = fingerprint_of(read.shards)
+        return ReloadBody(report=report, started_unix_seconds=started_unix_seconds, fingerprint=fingerprint)
+
+    def _read(
+        self, choice: backends.Choice, control: JobControl, began_at: float, cleanup: contextlib.ExitStack
+    ) -> _Read:
+        block_bytes = block_bytes_for(self._chunk_bytes)
+        shards = stat_all(self.path, _select(self.path, self.params.shards, self.params.ranks))
+        plan = plan_reads(extents_of(shards, self.manifest), block_bytes)
+        session, choice = self._open_gds(choice, cleanup)
+        resolved_at = time.monotonic()
+        readers = max(1, min(_readers_for(choice), len(plan)))
+        ring = BufferRing(readers, block_bytes)
+        cleanup.callback(ring.close)
+        digester = ChunkDigester(len(shards), self._chunk_bytes) if self.manifest else None
+        allocated_at = time.monotonic()
+
+        def open_shard(number: int) -> ShardSource:
+            if session is not None:
+                return session.open(shards[number].location)
+            return open_posix(shards[number], direct=choice.direct)
+
+        totals = ReadRun(
+            plan=plan,
+            open_shard=open_shard,
+            consumer=digester or Discard(),
+            ring=ring,
+            control=control,
+            throttle=Throttle(self.params.max_bytes_per_second),
+            readers=readers,
+        ).run()
+        effective, reason, evidence = self._what_happened(choice, session, totals)
+        evidence |= {"readers": readers, "huge_pages": ring.huge_pages}
+        return _Read(shards, digester, totals, began_at, resolved_at, allocated_at, effective, reason, evidence)
+
+    def _open_gds(
+        self, choice: backends.Choice, cleanup: contextlib.ExitStack
+    ) -> tuple[GdsSession | None, backends.Choice]:
+        if not choice.gds:
+            return None, choice
+        try:
+            session = GdsSession(_device_index(self.params.device), block_bytes_for(self._chunk_bytes))
+        except GdsUnavailable as error:
+            return None, backends.Choice(gds=False, direct=True, reason=f"cuFile did not open: {error}")
+        cleanup.callback(session.close)
+        return session, choice
+
+    def _what_happened(
+        self, choice: backends.Choice, session: GdsSession | None, totals: ReadTotals
+    ) -> tuple[str, str, dict[str, Any]]:
+        file_system = read_file_system(self.path)
+        evidence: dict[str, Any] = {"file_system": file_system.name}
+        if file_system.is_remote:
+            evidence["server_cache"] = "unknown"
+        if session is not None:
+            counts = session.counts()
+            effective, reason = backends.effective_gds(counts)
+            return effective.value, reason, {**evidence, "counts": counts, "verify_path": "device_to_host"}
+        effective, note = backends.effective_host(totals.direct_bytes, totals.buffered_bytes, choice.direct)
+        evidence |= backends.host_evidence(totals.direct_bytes, totals.buffered_bytes)
+        if self._gds is not None and not self._gds.usable:
+            evidence["gds"] = {"reason": self._gds.reason, **self._gds.evidence}
+        return effective.value, backends.describe(choice, note), evidence
+
+    def _judge(self, read: _Read) -> tuple[bool | None, tuple[Finding, ...]]:
+        if self.manifest is None or read.digester is None:
+            return None, tuple(read_failures(read.shards, read.totals))
+        sealed = {shard.path for shard in self.manifest.shards}
+        observed = {
+            stated.path: observe(stated, number, read.digester.digests[number], read.totals)
+            for number, stated in enumerate(read.shards)
+        }
+        expected = {path: ObservedShard(size_bytes=None) for path in self._sealed_but_not_selected(observed)}
+        findings = compare(self.manifest, observed | expected)
+        failures = [found for found in read_failures(read.shards, read.totals) if found.path not in sealed]
+        outcome = verdict((*findings, *failures))
+        if outcome is True and any(stated.path not in sealed for stated in read.shards):
+            outcome = None  # bytes that nothing was sealed about are not proven by those that were
+        return outcome, (*findings, *failures)
+
+    def _sealed_but_not_selected(self, observed: Mapping[str, ObservedShard]) -> list[str]:
+        """Sealed shards that the checkpoint's own metadata no longer names, where the whole of it was to be read."""
+        if self.manifest is None or self.params.shards or self.params.ranks:
+            return []
+        return [shard.path for shard in self.manifest.shards if shard.path not in observed]
+
+
+def prepare(params: ReloadParams) -> PreparedReload:
+    """Look at what shall be read, load its manifest (the given one, else the one beside the data) and evict the page
+    cache where asked; nothing is timed. A manifest that cannot be relied on is a finding, and `verified` stays None.
+    Raises CheckpointNotFound, ShardsNotFound, ValueError for an unknown backend."""
+    path = require_present(params.path)
+    backends.choose(params.backend, None, None)
+    manifest, notes = _manifest_for(path, params.manifest)
+    wanted = _select(path, params.shards, params.ranks)
+    locations = [stated.location for stated in stat_all(path, wanted) if stated.size_bytes is not None]
+    gds = _probe_gds(params, locations)
+    if params.evict:
+        evict(locations)
+    return PreparedReload(params, path, manifest, notes, gds, locations)
+
+
+def reload(
+    path: str,
+    *,
+    shards: Sequence[str] | None = None,
+    manifest: Manifest | None = None,
+    backend: str = "auto",
+    device: str = "auto",
+    evict: bool = True,
+    max_bytes_per_second: int | None = None,
+    control: JobControl | None = None,
+) -> ReloadReport:
+    """`prepare()` and `run()` in one. Without `shards` the whole checkpoint is read."""
+    params = ReloadParams(
+        path=path,
+        shards=tuple(shards or ()),
+        manifest=manifest,
+        backend=backend,
+        device=device,
+        evict=evict,
+        max_bytes_per_second=max_bytes_per_second,
+    )
+    return prepare(params).run(control).report
+
+
+def _manifest_for(path: str, given: Manifest | None) -> tuple[Manifest | None, tuple[Finding, ...]]:
+    if given is not None:
+        fault = why_invalid(given)
+        if fault is not None:
+            raise ValueError(f"the manifest is not usable: {fault}")
+        return given, ()
+    try:
+        return read_beside(path), ()
+    except ManifestUnreadable as error:
+        return None, (error.finding,)
+
+
+def _select(path: str, shards: Sequence[str], ranks: Sequence[int]) -> list[str]:
+    """The named shards as they are named (a restart does not read other ranks' files to find its own); otherwise what
+    the checkpoint's metadata says belongs to it, or to the given ranks."""
+    if shards:
+        return list(dict.fromkeys(shards))
+    shard_map = read_checkpoint(path)
+    if not ranks:
+        return [shard.path for shard in shard_map.shards]
+    chosen = [shard.path for shard in shard_map.shards if shard.rank in ranks]
+    if not chosen:
+        known = sorted({shard.rank for shard in shard_map.shards if shard.rank is not None})
+        told = f"it has ranks {known[0]} to {known[-1]}" if known else "its format does not name ranks"
+        raise ShardsNotFound(f"no shard of {path} belongs to rank {', '.join(map(str, ranks))}: {told}")
+    return chosen
+
+
+def _probe_gds(params: ReloadParams, locations: Sequence[str]) -> GdsProbe | None:
+    if params.backend not in ("auto", "gds") or params.device == "cpu":
+        return None
+    if params.backend == "auto" and read_cuda_devices()[0] == 0:
+        return None
+    if not locations:
+        return GdsProbe(usable=False, reason="there is no shard to try it on")
+    return read_gds(locations[0], _device_index(params.device))
+
+
+def _readers_for(choice: backends.Choice) -> int:
+    return min(READERS, os.cpu_count() or READERS) if choice.from_cache else READERS
+
+
+def _device_index(device: str) -> int:
+    """The number in `cuda:N`; 0 for `auto` and plain `cuda`."""
+    number = device.partition(":")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def phases_of(read: _Read, ended_at: float) -> dict[str, float]:
+    """Critical-path seconds that add up to the wall time. Blocks are hashed while others are read, so `verify` is only
+    what remained after the last byte came in; phases that this reload does not have are absent."""
+    verifies = read.digester is not None
+    read_until = (read.totals.last_read_at or read.allocated_at) if verifies else ended_at
+    phases = {
+        Phase.RESOLVE.value: read.resolved_at - read.began_at,
+        Phase.ALLOCATE.value: read.allocated_at - read.resolved_at,
+        Phase.READ.value: read_until - read.allocated_at,
+    }
+    return {**phases, Phase.VERIFY.value: ended_at - read_until} if verifies else phases
+
+
+def _busy(read: _Read) -> dict[str, float]:
+    busy = {Phase.READ.value: read.totals.reading_seconds}
+    return {**busy, Phase.VERIFY.value: read.totals.consuming_seconds} if read.digester else busy

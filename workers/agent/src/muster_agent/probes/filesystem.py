@@ -1,0 +1,52 @@
+"""Which file system a path lies on, and whether the kernel's page cache is its client's cache."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import NamedTuple
+
+
+class FileSystem(NamedTuple):
+    """`name` is `unknown` with the magic number where it is not in the table."""
+
+    name: str
+    uses_page_cache: bool
+    """False also where that is not known: FUSE, GPFS, WEKA and ZFS keep caches of their own."""
+    is_remote: bool
+
+
+_KNOWN: dict[int, FileSystem] = {
+    0xEF53: FileSystem("ext4", True, False),
+    0x58465342: FileSystem("xfs", True, False),
+    0x9123683E: FileSystem("btrfs", True, False),
+    0xF2F52010: FileSystem("f2fs", True, False),
+    0x01021994: FileSystem("tmpfs", True, False),
+    0x794C7630: FileSystem("overlay", True, False),
+    0x6969: FileSystem("nfs", True, True),
+    0x0BD00BD0: FileSystem("lustre", True, True),
+    0x00C36400: FileSystem("ceph", True, True),
+    0xFE534D42: FileSystem("smb", True, True),
+    0xFF534D42: FileSystem("cifs", True, True),
+    0x65735546: FileSystem("fuse", False, True),
+    0x47504653: FileSystem("gpfs", False, True),
+    0x19830326: FileSystem("beegfs", False, True),
+    0x2FC12FC1: FileSystem("zfs", False, False),
+    0x01021997: FileSystem("9p", False, True),
+}
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def parse_magic(magic: int) -> FileSystem:
+    """The table entry of statfs(2)'s `f_type`."""
+    return _KNOWN.get(magic & 0xFFFFFFFF, FileSystem(f"unknown (0x{magic & 0xFFFFFFFF:x})", False, True))
+
+
+def read_file_system(path: str) -> FileSystem:
+    """The file system that holds `path`; `unknown` where the kernel does not say."""
+    # struct statfs is 120 bytes on 64-bit Linux and begins with f_type, a long; Python's statvfs leaves it out.
+    buffer = ctypes.create_string_buffer(256)
+    if _LIBC.statfs(os.fsencode(path), buffer) != 0:
+        return FileSystem("unknown", False, True)
+    return parse_magic(ctypes.c_ulong.from_buffer(buffer).value)

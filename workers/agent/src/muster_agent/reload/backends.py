@@ -1,0 +1,85 @@
+"""Which path the bytes shall take, and which they took. Pure: decided from facts that probes gathered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from muster_agent.probes.gds import GdsProbe, classify_counts
+from muster_agent.protocol.results import Backend, CacheState
+
+REQUESTABLE = ("auto", "host", "host_direct", "host_buffered", "gds")
+
+_COLD_AT_MOST, _WARM_AT_LEAST = 0.01, 0.99
+_CACHE_PAYS_AT_LEAST = 0.5
+"""From memory at five to ten times the disk's rate, a file that is half cached reads faster through the cache."""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """`gds`: read through cuFile; `direct`: ask for reads around the page cache; `from_cache`: most bytes are in memory
+    already, so the CPU is the limit and more readers than CPUs only cost. `reason` is one sentence."""
+
+    gds: bool
+    direct: bool
+    reason: str
+    from_cache: bool = False
+
+
+def cache_state(cached_ratio: float | None) -> CacheState:
+    """The word for a share of cached bytes: cold up to 1 %, warm from 99 %, unknown where it could not be measured."""
+    if cached_ratio is None:
+        return CacheState.UNKNOWN
+    if cached_ratio <= _COLD_AT_MOST:
+        return CacheState.COLD
+    return CacheState.WARM if cached_ratio >= _WARM_AT_LEAST else CacheState.MIXED
+
+
+def choose(requested: str, cached_ratio: float | None, gds: GdsProbe | None) -> Choice:
+    """The path to try. `gds` is None where it was not probed. Raises ValueError for a word not in `REQUESTABLE`."""
+    if requested not in REQUESTABLE:
+        raise ValueError(f"unknown backend {requested!r}: choose one of {', '.join(REQUESTABLE)}")
+    if requested in ("auto", "gds") and gds is not None and gds.usable:
+        return Choice(gds=True, direct=True, reason=gds.reason)
+    from_cache = cached_ratio is not None and cached_ratio >= _CACHE_PAYS_AT_LEAST
+    if requested == "host_buffered":
+        return Choice(gds=False, direct=False, reason="asked for", from_cache=from_cache)
+    if requested == "host_direct":
+        return Choice(gds=False, direct=True, reason="asked for")
+    prefix = f"gds was asked for, but {gds.reason if gds else 'it was not probed'}; " if requested == "gds" else ""
+    if from_cache:
+        reason = f"{cached_ratio:.0%} of the bytes are in the page cache, so reads go through it"
+        return Choice(gds=False, direct=False, reason=prefix + reason, from_cache=True)
+    return Choice(gds=False, direct=True, reason=prefix + "reads around the page cache are the fastest cold path")
+
+
+def effective_host(direct_bytes: int, buffered_bytes: int, wanted_direct: bool) -> tuple[Backend, str]:
+    """(the path the bytes took, a reason where it is not the wanted one) of a read through host memory. Ends of files
+    that are not a multiple of 4 KiB come in the same direct read and count with it."""
+    if buffered_bytes and direct_bytes:
+        return Backend.MIXED, f"{buffered_bytes} bytes were refused by O_DIRECT and went through the page cache"
+    if buffered_bytes:
+        reason = "the file system refuses O_DIRECT, so reads went through the page cache" if wanted_direct else ""
+        return Backend.HOST_BUFFERED, reason
+    return (Backend.HOST_DIRECT if wanted_direct else Backend.HOST_BUFFERED), ""
+
+
+def effective_gds(counts: dict[str, int] | None) -> tuple[Backend, str]:
+    """(the path the bytes took, why) of a read through cuFile, from its counters over this very reload."""
+    path, reason = classify_counts(counts)
+    return Backend(path), reason
+
+
+def is_as_requested(requested: str, effective: str) -> bool:
+    """Whether a named backend really happened; `auto` and `host` leave the choice to us."""
+    return requested in ("auto", "host") or requested == effective
+
+
+def describe(choice: Choice, note: str) -> str:
+    """The report's reason: why this path was tried, and what became of it."""
+    return f"{choice.reason}; {note}" if note else choice.reason
+
+
+def host_evidence(direct_bytes: int, buffered_bytes: int, **more: Any) -> dict[str, Any]:
+    """The evidence behind a host backend."""
+    return {"direct_bytes": direct_bytes, "buffered_bytes": buffered_bytes, **more}
