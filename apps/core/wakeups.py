@@ -126,7 +126,7 @@ class _Hub:
         finally:
             for part in (pubsub, client):
                 with suppress(redis.RedisError, OSError):
-                    await part.aclose()  # type: ignore[no-untyped-call]
+                    await part.aclose()
 
     def _receive(self, message: dict[str, object]) -> None:
         if message["type"] == "psubscribe":

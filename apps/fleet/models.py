@@ -99,7 +99,10 @@ class Agent(models.Model):
     state = models.CharField(max_length=16, choices=State, default=State.PENDING)
     boot_id = models.CharField(max_length=64, blank=True)
     boot_changes = models.JSONField(default=list)
-    """Unix seconds of the latest boot changes: a credential used by two machines flips to and fro."""
+    """Unix seconds at which a fenced boot was still polling: one credential on two machines flips to and fro."""
+    fenced_boots = models.JSONField(default=list)
+    """The boots before this one, newest last: whoever polls with one of them was superseded."""
+    drain_requested_at = models.DateTimeField(null=True)
     poll_seq = models.BigIntegerField(default=0)
     free_slots = models.PositiveIntegerField(default=0)
     version = models.CharField(max_length=32, blank=True)
@@ -160,6 +163,10 @@ class AgentTask(models.Model):
         UNSUPPORTED = "unsupported", "Unsupported"
         LOST = "lost", "Lost"
 
+    HELD = (State.ACKED, State.RUNNING, State.CANCELLING)
+    """An agent works on it, under its lease."""
+    FINISHED = (State.DONE, State.LOST)
+
     id = IdField(prefix="tsk")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="tasks")
     group = models.ForeignKey(TaskGroup, on_delete=models.CASCADE, null=True, related_name="tasks")
@@ -170,6 +177,8 @@ class AgentTask(models.Model):
     state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
     outcome = models.CharField(max_length=16, choices=Outcome, default=Outcome.NONE, blank=True)
     attempt = models.PositiveIntegerField(default=0)
+    """Counts hand-outs, so that a stale holder is told apart; `runs` counts those that an agent took up."""
+    runs = models.PositiveIntegerField(default=0)
     idempotent = models.BooleanField(default=True)
     """A lost attempt may be run again; a disruption may not."""
     lease_expires_at = models.DateTimeField(null=True)
@@ -177,6 +186,8 @@ class AgentTask(models.Model):
     cancel_requested_at = models.DateTimeField(null=True)
     result = models.JSONField(null=True)
     result_sha256 = models.CharField(max_length=64, blank=True)
+    late_results = models.JSONField(default=list)
+    """Results that came after their attempt was given up: shown, never counted."""
     error = models.TextField(blank=True)
     error_code = models.CharField(max_length=64, blank=True)
     progress = models.JSONField(default=dict)
@@ -194,6 +205,10 @@ class AgentTask(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} for {self.owner_kind} {self.owner_id}"
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in self.FINISHED
 
 
 class AgentEvent(models.Model):

@@ -1,0 +1,46 @@
+"""What the sweeper does for fleet, every 10 s: leases that ran out, barriers past their deadline, silent agents."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.utils import timezone
+
+from apps.core.transitions import transition
+from apps.core.wakeups import announce
+from apps.fleet import barrier, tasks
+from apps.fleet.models import Agent, AgentTask
+
+CANCEL_SECONDS = 60
+_WATCHED = (Agent.State.ONLINE, Agent.State.BUSY, Agent.State.DRAINING, Agent.State.STALE)
+
+
+def expire_leases() -> None:
+    """Take back what nobody holds any more. Calling it twice, or in two places at once, changes nothing."""
+    now = timezone.now()
+    grace = timedelta(seconds=settings.TASK_GRACE_SECONDS)
+    cancelled_before = now - timedelta(seconds=CANCEL_SECONDS)
+    for task in AgentTask.objects.filter(state=AgentTask.State.LEASED, lease_expires_at__lte=now):
+        tasks.requeue_unacknowledged(task, f"not acknowledged within {settings.TASK_ACK_SECONDS} s")
+    for task in AgentTask.objects.filter(state__in=AgentTask.HELD, lease_expires_at__lte=now - grace):
+        tasks.orphan(task, "its lease ran out: the agent was not heard of")
+    for task in AgentTask.objects.filter(state=AgentTask.State.CANCELLING, cancel_requested_at__lte=cancelled_before):
+        tasks.give_up(task, f"did not stop within {CANCEL_SECONDS} s of being cancelled")
+    for group_id in barrier.overdue():
+        barrier.settle(group_id)
+
+
+def mark_silent_agents() -> None:
+    """Online, then stale, then lost, by how long ago the agent polled. The next poll brings it back."""
+    now = timezone.now()
+    stale_before = now - timedelta(seconds=settings.AGENT_STALE_SECONDS)
+    lost_before = now - timedelta(seconds=settings.AGENT_LOST_SECONDS)
+    for agent in Agent.objects.filter(state__in=_WATCHED, last_seen_at__lte=stale_before):
+        assert agent.last_seen_at is not None
+        new = Agent.State.LOST if agent.last_seen_at <= lost_before else Agent.State.STALE
+        silent_seconds = (now - agent.last_seen_at).total_seconds()
+        if new != agent.state and transition(
+            agent, old=agent.state, new=new, reason=f"no poll for {silent_seconds:.0f} s"
+        ):
+            announce(f"agent:{agent.pk}")
