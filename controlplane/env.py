@@ -59,7 +59,10 @@ def database(name: str, default: str) -> dict[str, Any]:
     """
     url = urlsplit(secret(name, default))
     if url.scheme == "sqlite":
-        return {"ENGINE": "django.db.backends.sqlite3", "NAME": unquote(url.path[1:]), "OPTIONS": SQLITE_OPTIONS}
+        path = unquote(url.path[1:])
+        # Tests use a file as well: a database in memory locks whole tables, which no user's database does.
+        test = {"NAME": f"{path}.test"}
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": path, "OPTIONS": SQLITE_OPTIONS, "TEST": test}
     if url.scheme in {"postgresql", "postgres"}:
         query = dict(parse_qsl(url.query))
         return {

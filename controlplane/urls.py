@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from django.urls import include, path
 
+handler404 = "controlplane.error_views.not_found"
+handler500 = "controlplane.error_views.server_error"
+
 urlpatterns = [
     path("agent/v1/", include("apps.fleet.agent_api.urls")),
     path("api/", include("controlplane.api_urls")),

@@ -1,0 +1,27 @@
+"""What an error looks like: a problem document for programs (`/api/`, `/agent/`), a page for people."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.views import defaults
+
+from apps.core import problems
+
+PROGRAM_PATHS = ("/api/", "/agent/")
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    if request.path.startswith(PROGRAM_PATHS):
+        return _problem(request, 404, "There is nothing at this path; see /api/docs/.")
+    return defaults.page_not_found(request, exception)
+
+
+def server_error(request: HttpRequest) -> HttpResponseBase:
+    if request.path.startswith(PROGRAM_PATHS):
+        return _problem(request, 500, "Something went wrong here; the server's log has it under this request id.")
+    return defaults.server_error(request)
+
+
+def _problem(request: HttpRequest, status: int, detail: str) -> JsonResponse:
+    body = problems.problem(status, detail=detail, code="not_found" if status == 404 else "error", request=request)
+    return JsonResponse(body, status=status, content_type=problems.CONTENT_TYPE)

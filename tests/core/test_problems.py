@@ -1,0 +1,63 @@
+"""Every error under /api/ is a problem document."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from factories import token, user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def headers() -> dict[str, str]:
+    return {"Authorization": f"Bearer {token(user())}"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "content_type", "status"),
+    [
+        ("get", "/api/v1/whoami/", None, None, 401),
+        ("get", "/api/v1/tokens/nothing/", None, None, 405),
+        ("delete", "/api/v1/tokens/nothing/", None, None, 404),
+        ("get", "/api/v1/no-such-thing/", None, None, 404),
+        ("put", "/api/v1/tokens/", "{}", "application/json", 405),
+        ("post", "/api/v1/tokens/", "{broken", "application/json", 400),
+        ("post", "/api/v1/tokens/", "name=x", "text/plain", 415),
+        ("get", "/api/v1/tokens/?limit=0", None, None, 400),
+        ("get", "/api/v1/tokens/?cursor=forged", None, None, 400),
+        ("get", "/api/v1/tokens/?sort=secret", None, None, 400),
+        ("get", "/api/v1/users/", None, None, 403),
+    ],
+)
+def test_each_kind_of_error_has_the_one_shape(
+    client: Client,
+    headers: dict[str, str],
+    method: str,
+    path: str,
+    body: str | None,
+    content_type: str | None,
+    status: int,
+) -> None:
+    extra = {"data": body, "content_type": content_type} if body is not None else {}
+    answer = getattr(client, method)(path, headers={} if status == 401 else headers, **extra)
+    assert answer.status_code == status
+    assert answer["Content-Type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == status
+    assert problem["detail"]
+    assert problem["instance"] == path.partition("?")[0]
+    assert problem["request_id"] == answer["X-Request-Id"]
+    assert all(set(error) == {"pointer", "code", "detail"} for error in problem["errors"])
+
+
+def test_a_harmless_request_id_is_kept_and_a_harmful_one_replaced(client: Client) -> None:
+    assert client.get("/api/v1/whoami/", headers={"X-Request-Id": "job-7"})["X-Request-Id"] == "job-7"
+    assert client.get("/api/v1/whoami/", headers={"X-Request-Id": "<b>"})["X-Request-Id"].startswith("req_")
+
+
+def test_every_answer_carries_the_content_security_policy(client: Client) -> None:
+    policy = client.get("/api/v1/whoami/")["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "unsafe-eval" not in policy
+    assert "script-src" not in policy
