@@ -18,6 +18,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     resumable: bool
     not_resumable_reasons: tuple[str, ...] = ()
     world_size: int | None = None
+    dp: int | None = None
+    """Data-parallel ranks that its data-loader state is for, where the format tells."""
     trust: Trust = Trust.LISTED
     as_of: str | None = None
     age_seconds: float | None = None

@@ -97,6 +97,8 @@ class ShardMap(msgspec.Struct, frozen=True, kw_only=True):
     resumable: bool
     not_resumable_reasons: tuple[str, ...] = ()
     world_size: int | None = None
+    dp: int | None = None
+    """Data-parallel ranks that the data-loader state is for, where the format tells."""
     shards: tuple[ShardEntry, ...] = ()
     tensors: tuple[TensorRange, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -35,6 +35,7 @@ COMMIT_NAME = ".metadata"
 TEMPORARY_NAME = ".metadata.tmp"
 _RANK_METADATA = re.compile(r"__(\d{1,9})\.metadata", re.ASCII)
 _DATA_NAME = re.compile(r"__(\d{1,9})_(\d{1,9})\.distcp", re.ASCII)
+_LOADER_NAME = re.compile(r"dataloader\.dp_rank_\d+", re.ASCII)
 _MAX_LISTED = 100
 """Findings of one kind per checkpoint; more would say the same."""
 
@@ -62,6 +63,7 @@ def read_dcp(folder: Folder, *, with_tensors: bool) -> Draft:
     _check_files(draft, folder, plan)
     _note_unused(draft, folder, {record.file for record in plan.records})
     draft.world_size = _world_size(plan)
+    draft.dp = len({name for name in plan.names if _LOADER_NAME.fullmatch(name)}) or None
     draft.findings.extend(record_findings(folder, plan))
     draft.step = step_inside(folder, plan)
     if with_tensors:
@@ -76,7 +78,7 @@ def _plan(draft: Draft, folder: Folder) -> Plan | None:
     if COMMIT_NAME in folder.files:
         draft.committed = True
         if TEMPORARY_NAME in folder.files:
-            draft.findings.append(_temporary(TEMPORARY_NAME))
+            draft.findings.append(_temporary(TEMPORARY_NAME, committed=True))
         return _parse(draft, folder, COMMIT_NAME)
     by_rank = sorted(filter(_RANK_METADATA.fullmatch, folder.files))
     if by_rank:
@@ -85,16 +87,17 @@ def _plan(draft: Draft, folder: Folder) -> Plan | None:
         return None
     draft.committed = False
     if TEMPORARY_NAME in folder.files:
-        draft.findings.append(_temporary(TEMPORARY_NAME))
+        draft.findings.append(_temporary(TEMPORARY_NAME, committed=False))
         return _parse(draft, folder, TEMPORARY_NAME)
     detail = "there are data files, but no .metadata: it is written last, so the save did not end"
     draft.findings.append(finding("metadata_missing", path=folder.path, detail=detail))
     return None
 
 
-def _temporary(name: str) -> Finding:
+def _temporary(name: str, *, committed: bool) -> Finding:
     detail = f"{name} was written, but never renamed to .metadata: the save stopped just before its end"
-    return finding("temporary_left", path=name, detail=detail)
+    keep = f"Keep {name} while the checkpoint may be needed: renaming it to .metadata is the last act of a save."
+    return finding("temporary_left", path=name, detail=detail, cure=None if committed else keep)
 
 
 def _ranks_plan(draft: Draft, folder: Folder, names: list[str]) -> Plan | None:

@@ -21,6 +21,7 @@ class Draft:
     roles: set[Role] | None = field(default_factory=set)
     step: int | None = None
     world_size: int | None = None
+    dp: int | None = None
     undecided: str | None = None
     not_resumable_reasons: list[str] = field(default_factory=list)
 

@@ -48,6 +48,7 @@ def conclude(
         resumable=not reasons,
         not_resumable_reasons=tuple(reasons),
         world_size=draft.world_size,
+        dp=draft.dp,
         shards=tuple(draft.shards),
         tensors=tuple(draft.tensors),
         findings=tuple(findings),

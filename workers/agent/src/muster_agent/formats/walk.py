@@ -39,9 +39,9 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 class RootUnreadable(Exception):
     """The place to inspect is not there or cannot be listed; `hint` says what to do."""
 
-    def __init__(self, path: str, reason: str, hint: str) -> None:
+    def __init__(self, path: str, reason: str, hint: str, *, is_missing: bool = False) -> None:
         super().__init__(f"{path}: {reason}")
-        self.path, self.reason, self.hint = path, reason, hint
+        self.path, self.reason, self.hint, self.is_missing = path, reason, hint, is_missing
 
 
 Task = Callable[[], ShardMap | None]
@@ -228,7 +228,7 @@ def _check_root(place: str) -> None:
             os.stat(place)
     except (FileNotFoundError, NotADirectoryError):
         hint = "check the spelling; if it lies on a mount, check that the storage is mounted here"
-        raise RootUnreadable(place, "there is no such file or folder", hint) from None
+        raise RootUnreadable(place, "there is no such file or folder", hint, is_missing=True) from None
     except PermissionError:
         hint = f"run as a user who may read it, or give uid {os.geteuid()} read and search permission on it"
         raise RootUnreadable(place, "this user may not read it", hint) from None

@@ -1,0 +1,97 @@
+"""`muster inventory`: what lies under a path, what is whole, what is not, and what to do about it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from muster_agent.cli.inventory_text import inventory_lines
+from muster_agent.cli.output import CommandFailed, ExitCode, print_json, printable, say
+from muster_agent.decide.model import Pointer
+from muster_agent.formats.base import Finding, ShardMap
+from muster_agent.formats.checkpoint import GRACE_SECONDS, state_shards
+from muster_agent.formats.times import iso_time
+from muster_agent.formats.walk import Inventory, RootUnreadable
+from muster_agent.formats.walk import inventory as take_inventory
+
+
+@click.command()
+@click.argument("path")
+@click.option(
+    "--grace",
+    "grace_seconds",
+    type=click.FloatRange(min=0),
+    default=GRACE_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="A save whose newest change is younger than this may still be running.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON list, newest step first.")
+def inventory(path: str, grace_seconds: float, as_json: bool) -> None:
+    """List the checkpoints under PATH: one checkpoint, one run's folder, or a folder of runs.
+
+    Nothing is unpickled and no data is read, only headers and metadata. Exit 0 also where checkpoints are broken: see
+    the status of each. Exit 3: there is no such path; 1: it cannot be read.
+    """
+    found = listed(path, grace_seconds=grace_seconds)
+    if as_json:
+        print_json([checkpoint_json(shard_map) for shard_map in found.checkpoints])
+        _say_place(found)
+        return
+    for line in inventory_lines(found, path, time.time()):
+        click.echo(printable(line))
+
+
+def listed(path: str, *, grace_seconds: float = GRACE_SECONDS, missing: ExitCode = ExitCode.NOT_FOUND) -> Inventory:
+    """The inventory of PATH, or the failure that a user can act on."""
+    if "://" in path:
+        hint = "give the folder where the bucket is mounted; object storage is not read directly yet"
+        raise CommandFailed(f"{path} is not a local path", hint=hint, code=ExitCode.USAGE)
+    if not path or "\0" in path:
+        raise CommandFailed("the path is empty or holds a zero byte", hint="name a folder", code=ExitCode.USAGE)
+    try:
+        return take_inventory(path, grace_seconds=grace_seconds)
+    except RootUnreadable as error:
+        code = missing if error.is_missing else ExitCode.ERROR
+        raise CommandFailed(str(error), hint=error.hint, code=code) from error
+
+
+def checkpoint_json(shard_map: ShardMap) -> dict[str, Any]:
+    """One element of the list that `--json` prints."""
+    return {
+        "path": shard_map.path,
+        "run": shard_map.run,
+        "step": shard_map.step,
+        "format": shard_map.format,
+        "status": shard_map.status.value,
+        "resumable": shard_map.resumable,
+        "world_size": shard_map.world_size,
+        "shard_count": state_shards(shard_map),
+        "total_bytes": shard_map.total_bytes,
+        "newest_mtime_at": iso_time(shard_map.newest_mtime_ns),
+        "findings": [finding_json(found) for found in shard_map.findings],
+    }
+
+
+def finding_json(found: Finding) -> dict[str, str]:
+    return {
+        "code": found.code,
+        "severity": found.severity.value,
+        "path": found.path,
+        "detail": found.detail,
+        "cure": found.cure,
+    }
+
+
+def _say_place(found: Inventory) -> None:
+    """What is not about a single checkpoint has no place in the list; it is said on stderr."""
+    for one in found.findings:
+        say(f"{one.severity.value} {one.code}: {one.path}: {one.detail}\n  what to do: {one.cure}")
+
+
+def pointer_beside(found: Inventory, folder: str) -> Pointer | None:
+    """The pointer that counts in a run's folder: a binding one before any other."""
+    beside = [one for one in found.pointers if one.path.rsplit("/", 1)[0] == folder]
+    return min(beside, key=lambda one: (not one.binding, one.path), default=None)

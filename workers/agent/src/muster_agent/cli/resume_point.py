@@ -1,0 +1,145 @@
+"""`muster resume-point`: which checkpoint a restart should load. The disk decides what exists; others add trust."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from muster_agent.cli.inventory import listed, pointer_beside
+from muster_agent.cli.output import CommandFailed, ExitCode, print_json, printable, say
+from muster_agent.cli.resume_text import decision_lines
+from muster_agent.cli.server_evidence import BUDGET_SECONDS, NoEvidence, ServerAnswer, ask_server, read_token
+from muster_agent.decide.evidence import candidates_of
+from muster_agent.decide.model import ResumeDecision, ResumeRequest
+from muster_agent.decide.resume import decide, wanted_world_size
+from muster_agent.formats.base import ShardMap
+from muster_agent.formats.walk import Inventory
+from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.inventory import read_manifests
+from muster_agent.protocol.trust import Trust
+
+_LEAST_BUDGET_SECONDS = 0.5
+_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
+_UNIT_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_REQUIRABLE = [trust.value for trust in Trust if trust is not Trust.LISTED]
+
+
+class Age(click.ParamType[float]):
+    name = "age"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = _AGE.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is no age; write seconds, or 30min, 12h, 2d", param, ctx)
+        return float(match.group(1)) * _UNIT_SECONDS[match.group(2) or "s"]
+
+
+_COUNT = click.IntRange(min=1)
+
+
+@click.command("resume-point")
+@click.argument("path")
+@click.option("--world-size", type=_COUNT, help="Ranks of the job that will resume.")
+@click.option("--dp", type=_COUNT, help="Its data-parallel ranks.")
+@click.option("--tp", type=_COUNT, help="Its tensor-parallel ranks.")
+@click.option("--pp", type=_COUNT, help="Its pipeline stages.")
+@click.option("--step", type=click.IntRange(min=0), help="This step or none.")
+@click.option(
+    "--require", type=click.Choice(_REQUIRABLE), default="complete", show_default=True, help="The least trust."
+)
+@click.option("--max-age", "max_age_seconds", type=Age(), metavar="AGE", help="Oldest allowed: 900, 30min, 12h, 2d.")
+@click.option("--format", "format_name", metavar="FORMAT", help="Only this format: safetensors, dcp, dcp_hf.")
+@click.option("--run", "run_name", help="The run's name on the server, and which run where PATH holds several.")
+@click.option("--server", envvar="MUSTER_SERVER", metavar="URL", help="Ask this control plane for evidence too.")
+@click.option("--json", "as_json", is_flag=True, help="Print the decision as JSON.")
+def resume_point(
+    path: str,
+    run_name: str | None,
+    server: str | None,
+    as_json: bool,
+    format_name: str | None,
+    require: str,
+    **asked: int | float | None,
+) -> None:
+    """Say which checkpoint under PATH a restart should load, and why newer ones were passed over.
+
+    Exit 0: the point is named. Exit 3: there is none, and the outcome says why. Exit 1 or 2: PATH could not be looked
+    at or the question was wrong; never take that for "start from step 0".
+    """
+    began = time.monotonic()
+    request = _request(require, format_name, asked)
+    found = listed(path, missing=ExitCode.ERROR)
+    folder, shard_maps = _one_run(found, path, run_name)
+    answer = _server_answer(server, run_name or os.path.basename(folder), began)
+    decision = _decide(found, folder, shard_maps, answer, request)
+    if as_json:
+        print_json(_json(decision))
+    else:
+        for line in decision_lines(decision, path):
+            click.echo(printable(line))
+    if decision.outcome != "found":
+        raise SystemExit(int(ExitCode.NOT_FOUND))
+
+
+def _request(require: str, format_name: str | None, asked: dict[str, int | float | None]) -> ResumeRequest:
+    request = msgspec.convert({**asked, "require": require, "format": format_name}, ResumeRequest, strict=False)
+    degrees = ResumeRequest(dp=request.dp, tp=request.tp, pp=request.pp)
+    product = wanted_world_size(degrees)
+    if request.world_size is not None and product not in (None, request.world_size):
+        message = f"--dp, --tp and --pp multiply to {product}, and --world-size is {request.world_size}"
+        raise CommandFailed(message, hint="correct one of them", code=ExitCode.USAGE)
+    return request
+
+
+def _one_run(found: Inventory, path: str, run_name: str | None) -> tuple[str, list[ShardMap]]:
+    """The folder that holds the run's steps, and its checkpoints. A choice between runs is the user's to make."""
+    folders = sorted({os.path.dirname(one.path) for one in found.checkpoints if one.step is not None})
+    if run_name is not None and len(folders) > 1:
+        folders = [folder for folder in folders if os.path.basename(folder) == run_name]
+    if len(folders) > 1 or (run_name is not None and not folders and found.checkpoints):
+        names = sorted({os.path.dirname(one.path) for one in found.checkpoints if one.step is not None})
+        shown = "\n    ".join(names[:10])
+        message = f"{path} holds the checkpoints of {len(names)} runs:\n    {shown}"
+        raise CommandFailed(message, hint="name one of these folders, or choose with --run", code=ExitCode.USAGE)
+    if not folders:
+        return os.path.abspath(path), list(found.checkpoints)
+    return folders[0], [one for one in found.checkpoints if os.path.dirname(one.path) == folders[0]]
+
+
+def _server_answer(server: str | None, run: str, began: float) -> ServerAnswer:
+    """What the server adds; nothing, with a message, where it does not answer in time."""
+    if not server:
+        return ServerAnswer()
+    budget_seconds = max(_LEAST_BUDGET_SECONDS, BUDGET_SECONDS - (time.monotonic() - began))
+    try:
+        return ask_server(server, run, read_token(), budget_seconds=budget_seconds)
+    except NoEvidence as reason:
+        say(f"muster: {reason}; answering from the disk alone")
+        return ServerAnswer()
+
+
+def _decide(
+    found: Inventory, folder: str, shard_maps: Sequence[ShardMap], answer: ServerAnswer, request: ResumeRequest
+) -> ResumeDecision:
+    manifests, problems = read_manifests(shard_maps, JobControl())
+    for problem in problems:
+        say(f"muster: {problem.path}: {problem.detail}\n  what to do: {problem.cure}")
+    candidates = candidates_of(shard_maps, time.time(), manifests, answer.evidence)
+    decision = decide(candidates, request, pointer_beside(found, folder))
+    if decision.path is not None and decision.path == answer.path:
+        return msgspec.structs.replace(decision, predicted_seconds=answer.predicted_seconds)
+    return decision
+
+
+def _json(decision: ResumeDecision) -> dict[str, object]:
+    pointer = decision.pointer
+    return {
+        **msgspec.structs.asdict(decision),
+        "pointer": None if pointer is None else {"path": pointer.path, "step": pointer.step},
+        "skipped": [msgspec.structs.asdict(one) for one in decision.skipped],
+    }
