@@ -215,7 +215,7 @@ def test_a_line_without_end_does_not_stop_the_agent(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.parametrize("delay_seconds", [0.02, 0.05, 0.1, 0.2])
+@pytest.mark.parametrize("delay_seconds", [0.02, 0.05, 0.2, 0.5])
 def test_a_writer_killed_at_any_moment_leaves_an_unbroken_sequence(tmp_path: Path, delay_seconds: float) -> None:
     code = (
         "import sys; from muster_agent.hooks import RunReporter\n"
@@ -237,5 +237,7 @@ def test_a_writer_killed_at_any_moment_leaves_an_unbroken_sequence(tmp_path: Pat
     while batch := reader.read_new(limit_records=1000):
         seqs += [one.seq for one in batch]
         reader.commit()
+    reader.commit()
     assert seqs == list(range(1, len(seqs) + 1))
-    assert list(tmp_path.glob("*.json*")) == [tmp_path / f".offsets-{os.getuid()}.json"]
+    assert seqs or delay_seconds < 0.1
+    assert list(tmp_path.glob("[0-9]*")) == []
