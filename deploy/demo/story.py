@@ -1,0 +1,241 @@
+"""What the demo does, step by step, through the REST API and the command line that users have."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from apps.core import units
+from deploy.demo.control_plane import ControlPlane, DemoFailure, Document
+from deploy.demo.damage import flip_one_byte
+from deploy.demo.nodes import MUSTER, NODE_NAMES, Nodes
+from deploy.demo.terminal import Terminal
+from deploy.demo.training_job import RUN_NAME, SAVE_EVERY_STEPS, TrainingJob
+
+OBJECTIVE_SECONDS = 30.0
+EQUAL_STEPS = 20
+DRILL_SECONDS = 120.0
+
+
+class Story:
+    """Each method is one step of the demo and raises `DemoFailure` when it does not give what it should."""
+
+    def __init__(self, control_plane: ControlPlane, terminal: Terminal, job: TrainingJob, nodes: Nodes) -> None:
+        self._api = control_plane
+        self._terminal = terminal
+        self._job = job
+        self._nodes = nodes
+        self.drills: list[Document] = []
+
+    def register(self) -> None:
+        self._terminal.step("Register a cluster, a storage tier and four nodes, each with a one-use join token")
+        self._cluster = self._api.post("/clusters/", {"name": "demo", "allows_disruption": True})["id"]
+        root = self._job.run_folder.parent
+        tier = {"cluster": self._cluster, "name": "local", "kind": "local_nvme", "uri": str(root)}
+        self._tier = self._api.post("/tiers/", tier)["id"]
+        self._nodes.join_and_run(self._api, self._cluster, root)
+
+        def all_online(page: Document) -> bool:
+            return len([agent for agent in _agents(page) if agent["state"] == "online"]) == len(NODE_NAMES)
+
+        self._api.wait("Four online agents", "/nodes/", all_online, seconds=30)
+        self._terminal.fact(f"{', '.join(NODE_NAMES)} are online and may read {root}")
+
+    def inventory(self, at_least: int) -> None:
+        self._terminal.step(f"Inventory the run's folder on an agent, once {at_least} checkpoints are saved")
+        self._wait_for_steps(at_least)
+        self._scan()
+        run = {"rto_objective_seconds": OBJECTIVE_SECONDS, "gpu_count": 4}
+        self._api.patch(f"/runs/{RUN_NAME}/", run)
+        for placement in self._placements():
+            shards = f"{placement['shard_count']} shards, {units.size(placement['total_bytes'])}"
+            self._terminal.fact(f"step {placement['step']}: {placement['status']}, {shards}")
+
+    def seal(self) -> None:
+        self._terminal.step("Seal them: digests of every 4 MiB, shard and tensor, written beside the data")
+        for placement in self._placements():
+            audit = self._audit(placement, "seal", "passed")
+            rate = (audit["checked_bytes"] or 0) / (audit["seconds"] or 1)
+            self._terminal.fact(f"step {placement['step']}: sealed at {units.rate(rate)}")
+
+    def audit(self) -> None:
+        self._terminal.step("Audit the newest: re-read every byte and compare")
+        newest = self._placements()[0]
+        audit = self._audit(newest, "verify", "passed")
+        chunks = f"{audit['checked_chunks']} of {audit['total_chunks']} chunks"
+        self._terminal.fact(f"step {newest['step']}: {chunks} equal, {units.size(audit['checked_bytes'])}")
+
+    def reload_drill(self) -> None:
+        self._terminal.step("Reload drill: four agents start together, each reads and verifies its rank's shards")
+        body = {"run": RUN_NAME, "kind": "reload", "choice": "latest_verified", "objective_seconds": OBJECTIVE_SECONDS}
+        drill = self._drill(body)
+        skew = f"start skew {1000 * (drill['start_skew_seconds'] or 0):.0f} ms"
+        self._terminal.fact(f"{drill['outcome']}, {skew}, cached before the first read: {_cached(drill)}")
+
+    def herd_drill(self) -> None:
+        self._terminal.step("Herd ladder: 1, 2, then 4 clients at once")
+        drill = self._drill({"run": RUN_NAME, "kind": "herd", "choice": "latest_verified", "ladder": [1, 2, 4]})
+        for rung in drill["rungs"]:
+            rate = units.rate(rung["bytes_per_second"])
+            self._terminal.fact(f"{rung['client_count']} clients: {rate} together, balance {rung['jain_index']:.3f}")
+
+    def damage(self) -> None:
+        self._terminal.step("Flip one byte in the newest checkpoint, leaving its size and times as they were")
+        newest = self._newest_sealed()
+        shard = self._api.items(f"/checkpoints/{newest['checkpoint']}/shards/?limit=10")[-1]["path"]
+        flipped = flip_one_byte(Path(newest["path"]), shard)
+        self._terminal.fact(f"step {newest['step']}, {flipped.shard}, byte {flipped.offset_bytes}")
+        self._audit(newest, "verify", "damaged")
+        findings = self._api.items(f"/checkpoints/{newest['checkpoint']}/findings/")
+        found = [one for one in findings if one["code"] == "digest_mismatch" and one["path"] == flipped.shard]
+        if (
+            not found
+            or not found[0]["begin_byte"] <= flipped.offset_bytes < found[0]["end_byte"]
+            or not found[0]["tensor"]
+        ):
+            raise DemoFailure(f"The audit did not name shard, byte range and tensor: {json.dumps(findings)}")
+        finding = found[0]
+        span = f"bytes {finding['begin_byte']} to {finding['end_byte']}"
+        self._terminal.fact(f"audit: {finding['path']}, {span}, tensor {finding['tensor']}")
+        self.damaged_step = int(newest["step"])
+
+    def decide(self) -> None:
+        self._terminal.step("Ask `muster resume-point`, as a launcher would")
+        answer = self.resume_point()
+        if answer["step"] is None or answer["step"] >= self.damaged_step:
+            raise DemoFailure(f"The decision did not fall back before step {self.damaged_step}: {json.dumps(answer)}")
+        self.resume_step = int(answer["step"])
+        self._terminal.fact(f"resume at step {answer['step']} ({answer['trust']}, from {answer['source']})")
+        for skipped in answer["skipped"]:
+            self._terminal.fact(f"passed over step {skipped['step']}: {'; '.join(skipped['reasons'])}")
+
+    def failover_drill(self) -> None:
+        self._terminal.step("Failover drill: kill the training process and time its way back")
+        body = {"run": RUN_NAME, "kind": "failover", "objective_seconds": OBJECTIVE_SECONDS}
+        drill = self._drill(body)
+        if drill["checkpoint_step"] != self.resume_step:
+            raise DemoFailure(f"It resumed from step {drill['checkpoint_step']}, not from {self.resume_step}.")
+        back = f"training again after {units.duration(drill['seconds'])}"
+        self._terminal.fact(f"{drill['outcome']}: {back}, lost {drill['lost_steps']} steps")
+        for phase in drill["phase_table"]:
+            self._terminal.fact(f"  {phase['label']:<12} {units.duration(phase['seconds'])}")
+        self._terminal.fact(f"  {'unattributed':<12} {units.duration(drill['unattributed_seconds'])}")
+
+    def compare_losses(self) -> None:
+        self._terminal.step(f"Compare the losses since then with those of an unbroken run, for {EQUAL_STEPS} steps")
+        deadline = time.monotonic() + 90
+        while True:
+            rows = [row for row in self._job.losses_after(self.resume_step) if row[2] is not None]
+            if len(rows) >= EQUAL_STEPS:
+                break
+            if time.monotonic() > deadline:
+                raise DemoFailure(f"Only {len(rows)} steps could be compared after 90 s.")
+            time.sleep(0.2)
+        different = [row for row in rows if row[1] != row[2]]
+        if different:
+            step, loss, reference = different[0]
+            raise DemoFailure(f"The losses differ at step {step}: {loss} after the resume, {reference} unbroken.")
+        self._terminal.fact(f"{len(rows)} steps from {rows[0][0]} on are equal to the last digit")
+
+    def resume_point(self) -> Document:
+        command = [MUSTER, "resume-point", str(self._job.run_folder), "--require", "sealed", "--json"]
+        done = subprocess.run(command, env=self.client_environment, capture_output=True, text=True, check=False)
+        if done.returncode not in (0, 3):
+            raise DemoFailure(f"muster resume-point failed: {done.stderr.strip()}")
+        answer: Document = json.loads(done.stdout)
+        return answer
+
+    client_environment: dict[str, str] = dict(os.environ)
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+    def _wait_for_steps(self, count: int) -> None:
+        deadline = time.monotonic() + 120
+        while len(list(self._job.run_folder.glob("step-*/checkpoint.json"))) < count:
+            if time.monotonic() > deadline:
+                raise DemoFailure(f"The trainer did not save {count} checkpoints within 120 s.")
+            time.sleep(0.2)
+
+    def _newest_sealed(self) -> Document:
+        """A checkpoint that was saved just now, sealed: there is time for all that follows before the next save."""
+        step = self._job.last_step()
+        wanted = (step // SAVE_EVERY_STEPS + 1) * SAVE_EVERY_STEPS
+        marker = self._job.run_folder / f"step-{wanted}" / "checkpoint.json"
+        deadline = time.monotonic() + 90
+        while not marker.exists():
+            if time.monotonic() > deadline:
+                raise DemoFailure(f"The trainer did not save step {wanted} within 90 s.")
+            time.sleep(0.1)
+        self._scan()
+        newest = next(placement for placement in self._placements() if placement["step"] == wanted)
+        self._audit(newest, "seal", "passed")
+        return newest
+
+    def _scan(self) -> None:
+        scan = self._api.post("/scans/", {"tier": self._tier})
+        done = self._api.wait("The inventory", f"/scans/{scan['id']}/", _ended, seconds=60)
+        if done["state"] != "finished":
+            raise DemoFailure(f"The inventory ended as {done['state']}: {done['error']}")
+
+    def _placements(self) -> list[Document]:
+        """Complete ones of the run, newest step first."""
+        page = self._api.items(f"/placements/?run={RUN_NAME}&status=complete&limit=50")
+        return sorted(page, key=lambda placement: -int(placement["step"]))
+
+    def _audit(self, placement: Document, mode: str, expected: str) -> Document:
+        audit = self._api.post("/audits/", {"placement": placement["id"], "mode": mode})
+        done = self._api.wait("The audit", f"/audits/{audit['id']}/", _ended, seconds=90)
+        if done["outcome"] != expected:
+            raise DemoFailure(f"{mode} of step {placement['step']} gave {done['outcome']}: {done['reason']}")
+        return done
+
+    def _drill(self, body: Document) -> Document:
+        drill = self._api.post("/drills/", body)
+        done = self._api.wait("The drill", f"/drills/{drill['id']}/", _ended, seconds=DRILL_SECONDS)
+        self.drills.append(done)
+        if done["outcome"] != "passed":
+            raise DemoFailure(f"The {body['kind']} drill {done['outcome']}: {done['reason']}")
+        return done
+
+
+def _agents(page: Document) -> list[Document]:
+    return [node["agent"] for node in page["items"] if node["agent"]]
+
+
+def _ended(document: Document) -> bool:
+    return document["state"] in {"finished", "failed", "cancelled"}
+
+
+def _cached(drill: Document) -> str:
+    return units.percent(drill["cached_ratio_before"])
+
+
+def summary_rows(drills: list[Document]) -> list[list[str]]:
+    """One row per drill: bytes, rate, phases, cached share, verdict."""
+    return [_summary_row(drill) for drill in drills]
+
+
+def _summary_row(drill: dict[str, Any]) -> list[str]:
+    measured = [
+        f"{phase['phase']} {units.duration(phase['seconds'])}"
+        for phase in drill["phase_table"]
+        if phase["seconds"] is not None
+    ]
+    verdict = (
+        drill["outcome"]
+        if drill["objective_state"] == "none"
+        else f"{drill['outcome']}, objective {drill['objective_state']}"
+    )
+    return [
+        drill["kind"],
+        str(drill["checkpoint_step"]),
+        units.size(drill["total_bytes"]) if drill["total_bytes"] is not None else "-",
+        units.rate(drill["bytes_per_second"]) if drill["bytes_per_second"] is not None else "-",
+        units.duration(drill["seconds"]),
+        _cached(drill) if drill["cached_ratio_before"] is not None else "-",
+        verdict,
+        ", ".join(measured),
+    ]
