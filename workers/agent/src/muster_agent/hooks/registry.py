@@ -46,14 +46,13 @@ def live_processes(directory: str | os.PathLike[str] | None, run: str) -> list[R
 def register(directory: Path, writer: WriterName, *, run: str, attempt: str, rank: int | None) -> None:
     """Say that the writer's process is a rank of a run. Raises OSError when the folder does not take it."""
     body = msgspec.json.encode(_Registration(run=run, attempt=attempt, rank=rank))
-    target = directory / registration_name(writer)
-    temporary = target.with_suffix(".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+    # Written in place: half a registration is not believed, and a temporary file would outlive a killed process.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(directory / registration_name(writer), flags, 0o640)
     try:
         os.write(descriptor, body)
     finally:
         os.close(descriptor)
-    os.rename(temporary, target)
 
 
 def unregister(directory: Path, writer: WriterName) -> None:
