@@ -2,8 +2,8 @@
 
     python tests/bench/bench_reload.py [--directory DIR] [--gigabytes 2] [--rounds 5]
 
-Same files, same run, interleaved; every cold read is preceded by an eviction that is checked. Only ratios within a round
-mean anything on a shared machine; the table gives their medians.
+Same files, same run, interleaved; every cold read is preceded by an eviction that is checked. Only ratios within a
+round mean anything on a shared machine; the table gives their medians.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import xxhash
-
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.manifest import beside
 from muster_agent.manifest.beside import ManifestUnreadable, read_beside, write_beside

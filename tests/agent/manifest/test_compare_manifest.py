@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 import xxhash
-
-from muster_agent.formats.base import ShardMap, Severity, Status
+from muster_agent.formats.base import Severity, ShardMap, Status
 from muster_agent.manifest.compare import ObservedShard, compare, matches, verdict
 from muster_agent.manifest.model import Manifest, ShardDigest, TensorDigest
 from muster_agent.manifest.sampling import detection_probability, sample_chunks

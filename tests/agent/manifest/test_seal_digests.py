@@ -9,7 +9,6 @@ import subprocess
 import msgspec
 import pytest
 import xxhash
-
 from muster_agent.formats.base import Role, ShardMap, Status, TensorRange
 from muster_agent.manifest.check import why_invalid
 from muster_agent.manifest.export import checksum_list

@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from muster_agent.probes import gds
 from muster_agent.probes.gds import parse_probe, read_cuda_devices, read_gds
 

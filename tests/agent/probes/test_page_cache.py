@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from muster_agent.probes import page_cache
 from muster_agent.probes.filesystem import FileSystem, parse_magic, read_file_system
 from muster_agent.probes.page_cache import cached_ratio, evict

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from muster_agent.probes.gds import GdsProbe
 from muster_agent.protocol.results import CacheState
 from muster_agent.reload import backends

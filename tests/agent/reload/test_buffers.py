@@ -7,7 +7,6 @@ import mmap
 import threading
 
 import pytest
-
 from muster_agent.probes.process import PeakMemory
 from muster_agent.reload import buffers
 from muster_agent.reload.buffers import HUGE_PAGE_BYTES, BufferRing

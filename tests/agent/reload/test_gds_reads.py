@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from muster_agent.reload import gds
 from muster_agent.reload.gds import GdsSession, GdsUnavailable
 

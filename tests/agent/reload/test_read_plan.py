@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from muster_agent.reload.plan import OPEN_SHARDS, Extent, plan_reads, whole_shards
 
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import Extent, plan_reads, whole_shards

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.storage import posix
 from muster_agent.storage.posix import PathUnsafe, PosixShard, locate

@@ -112,15 +112,16 @@ def overlapping(tensors: Iterable[_T], shard: str, begin: int, end: int) -> list
 
 
 def with_tensors(found: Finding, names: Sequence[str], *, proven: bool = False) -> Finding:
-    """The finding with the first tensor as its `tensor` and up to five in its detail. `proven` when each tensor's own
-    digest differs, else they merely lie in the range."""
+    """The finding with up to five tensors in its detail. Its `tensor` is the first one whose own digest differs
+    (`proven`), or the only one that lies in the range; of several suspects none is accused."""
     if not names:
         return found
     listed = ", ".join(names[:_NAMED_TENSORS])
     more = f" and {len(names) - _NAMED_TENSORS} more" if len(names) > _NAMED_TENSORS else ""
     verb = "damaged" if proven else "the range holds"
     kind = "tensor" if len(names) == 1 else "tensors"
-    return msgspec.structs.replace(found, tensor=names[0], detail=f"{found.detail}; {verb}: {kind} {listed}{more}")
+    certain = names[0] if proven or len(names) == 1 else None
+    return msgspec.structs.replace(found, tensor=certain, detail=f"{found.detail}; {verb}: {kind} {listed}{more}")
 
 
 def matches(manifest: Manifest, files: Iterable[tuple[str, int, int]]) -> tuple[bool, tuple[Finding, ...]]:

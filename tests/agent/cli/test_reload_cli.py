@@ -1,0 +1,131 @@
+"""`muster reload` as a user meets it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from muster_agent.cli import main
+from muster_agent.cli.finding_text import ProgressBar
+from muster_agent.cli.reload import Rate
+from muster_agent.jobs.seal import seal
+
+from tests.agent.checkpoint_factory import write_checkpoint
+
+FIELDS = {
+    "bytes", "seconds", "bytes_per_second", "requested", "effective", "evidence", "reason", "cache_state",
+    "cached_ratio_before", "phases", "busy", "cpu_seconds", "peak_rss_bytes", "verified", "findings",
+}  # fmt: skip
+
+
+def muster(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    folder = write_checkpoint(tmp_path / "run", 10, world_size=2, rank_bytes=5_000_000)
+    assert seal(str(folder)).manifest is not None
+    return folder
+
+
+def test_json_has_exactly_the_promised_fields(sealed: Path) -> None:
+    done = muster("reload", sealed, "--json")
+    report = json.loads(done.stdout)
+    assert done.exit_code == 0 and set(report) == FIELDS
+    assert report["verified"] is True and report["requested"] == "auto"
+
+
+def test_text_shows_phases_rate_cache_and_verdict(sealed: Path) -> None:
+    done = muster("reload", sealed)
+    assert done.exit_code == 0 and done.stderr == ""
+    for words in ("GB/s", "cached before the first read", "resolve", "allocate", "every byte equals its seal"):
+        assert words in done.stdout
+    assert "to_device    not measured" in done.stdout
+
+
+def test_damage_is_exit_7_with_shard_range_and_tensor(sealed: Path) -> None:
+    with open(sealed / "rank-00000-of-00002.safetensors", "r+b") as file:
+        file.seek(2000)
+        file.write(b"\xff\x00\xff\x00")
+    done = muster("reload", sealed)
+    assert done.exit_code == 7 and "DAMAGED" in done.stdout
+    assert "digest_mismatch" in done.stderr and "model.layer0.weight" in done.stderr
+
+
+def test_a_named_backend_that_did_not_happen_is_exit_1_with_the_reason(sealed: Path) -> None:
+    if os.path.exists("/dev/nvidiactl"):
+        pytest.skip("this machine has an NVIDIA driver")
+    done = muster("reload", sealed, "--backend", "gds", "--json")
+    report = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert report["requested"] == "gds" and report["effective"] in ("host_direct", "host_buffered")
+    assert "no CUDA driver" in report["reason"] and "no CUDA driver" in done.stderr
+
+
+def test_without_a_seal_it_reads_and_says_that_nothing_was_verified(tmp_path: Path) -> None:
+    done = muster("reload", write_checkpoint(tmp_path / "run", 10, world_size=1, rank_bytes=60_000))
+    assert done.exit_code == 0 and "not verified: there is no manifest" in done.stdout
+
+
+def test_a_rank_and_a_shard_read_only_their_bytes(sealed: Path) -> None:
+    name = "rank-00001-of-00002.safetensors"
+    size = (sealed / name).stat().st_size
+    for choice in (("--rank", "1"), ("--shards", name)):
+        assert json.loads(muster("reload", sealed, *choice, "--json").stdout)["bytes"] == size
+
+
+def test_both_choices_at_once_are_a_usage_error(sealed: Path) -> None:
+    assert muster("reload", sealed, "--rank", "1", "--shards", "x").exit_code == 2
+
+
+def test_a_rank_that_is_not_there_is_exit_3(sealed: Path) -> None:
+    done = muster("reload", sealed, "--rank", "7")
+    assert done.exit_code == 3 and "it has ranks 0 to 1" in done.stderr
+
+
+def test_a_path_that_is_not_there_is_exit_3(tmp_path: Path) -> None:
+    done = muster("reload", tmp_path / "gone")
+    assert done.exit_code == 3 and "there is no checkpoint at" in done.stderr
+
+
+def test_a_shard_that_is_not_there_is_damage_where_it_was_sealed(sealed: Path) -> None:
+    (sealed / "rank-00001-of-00002.safetensors").unlink()
+    done = muster("reload", sealed, "--json")
+    assert done.exit_code == 7
+    assert json.loads(done.stdout)["findings"][0]["code"] == "shard_missing"
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("500MB", 500_000_000), ("1.5GB/s", 1_500_000_000), ("256MiB", 268_435_456), ("1000", 1000), ("2 kB", 2000)],
+)
+def test_rates_are_read_with_their_units(text: str, rate: int) -> None:
+    assert Rate().convert(text, None, None) == rate
+
+
+@pytest.mark.parametrize("text", ["fast", "-5MB", "0", "", "5 parsecs"])
+def test_a_rate_that_is_none_is_a_usage_error(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Rate().convert(text, None, None)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_drawn_on_a_terminal_only() -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        bar = ProgressBar(stream)
+        bar.control().progress("read", 50, 100)
+        bar.clear()
+    assert "read [###############---------------] 50 B of 100 B" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    assert pipe.getvalue() == ""

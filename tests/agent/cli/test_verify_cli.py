@@ -1,0 +1,80 @@
+"""`muster verify` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from muster_agent.cli import main
+from muster_agent.jobs.seal import seal
+
+from tests.agent.checkpoint_factory import write_checkpoint
+
+
+def muster(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    folder = write_checkpoint(tmp_path / "run", 10, world_size=2, rank_bytes=5_000_000)
+    assert seal(str(folder)).manifest is not None
+    return folder
+
+
+def flip(folder: Path) -> None:
+    with open(folder / "rank-00001-of-00002.safetensors", "r+b") as file:
+        file.seek(2000)
+        file.write(b"\xff\x00\xff\x00")
+
+
+def test_an_unchanged_checkpoint_is_exit_0(sealed: Path) -> None:
+    done = muster("verify", sealed)
+    assert done.exit_code == 0 and done.stderr == ""
+    assert "unchanged since sealing at" in done.stdout and "(5 of 5 chunks)" in done.stdout
+
+
+def test_damage_is_exit_7_with_shard_range_tensor_and_cure(sealed: Path) -> None:
+    flip(sealed)
+    done = muster("verify", sealed)
+    assert done.exit_code == 7 and "DAMAGED" in done.stdout
+    assert "bytes 0 to 4194304 of rank-00001-of-00002.safetensors" in done.stderr
+    assert "tensor model.layer1.weight" in done.stderr and "what to do" in done.stderr
+
+
+def test_json_is_alone_on_stdout_with_damage_too(sealed: Path) -> None:
+    flip(sealed)
+    done = muster("verify", sealed, "--json")
+    result = json.loads(done.stdout)
+    assert done.exit_code == 7 and result["verified"] is False
+    (found,) = result["findings"]
+    assert (found["code"], found["tensor"]) == ("digest_mismatch", "model.layer1.weight")
+
+
+def test_a_sample_says_what_it_proves(sealed: Path) -> None:
+    done = muster("verify", sealed, "--sample", "0.4", "--seed", "2")
+    assert done.exit_code == 0
+    assert "(2 of 5 chunks)" in done.stdout and "with a chance of 40.0%" in done.stdout
+
+
+@pytest.mark.parametrize("ratio", ["0", "1.5", "-1", "x"])
+def test_a_ratio_outside_its_range_is_a_usage_error(sealed: Path, ratio: str) -> None:
+    assert muster("verify", sealed, "--sample", ratio).exit_code == 2
+
+
+def test_a_checkpoint_that_was_never_sealed_says_how_to(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "run", 10, world_size=1, rank_bytes=6000)
+    done = muster("verify", folder)
+    assert done.exit_code == 3 and "never sealed" in done.stderr and "muster seal" in done.stderr
+
+
+def test_a_damaged_manifest_is_an_error_with_a_cure(sealed: Path) -> None:
+    (sealed / ".muster-manifest.json").write_text("{")
+    done = muster("verify", sealed)
+    assert done.exit_code == 1 and "not understood" in done.stderr and "what to do" in done.stderr
+
+
+def test_a_path_that_is_not_there_is_exit_3(tmp_path: Path) -> None:
+    assert muster("verify", tmp_path / "gone").exit_code == 3

@@ -1,0 +1,242 @@
+"""The damage matrix: every kind of damage in every shard, over several seeds, is found and named."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from muster_agent.formats.detect import files_of, read_checkpoint
+from muster_agent.formats.fingerprint import fingerprint
+from muster_agent.jobs.chunks import CheckpointNotFound
+from muster_agent.jobs.control import Cancelled, JobControl
+from muster_agent.jobs.seal import seal
+from muster_agent.jobs.verify import verify
+from muster_agent.manifest.model import CHUNK_BYTES, Manifest
+
+from tests.agent.checkpoint_factory import rank_tensors, tensor_offset, write_checkpoint
+
+RANK_BYTES = 5_000_000  # two chunks
+
+
+def sealed(tmp_path: Path, seed: int = 0) -> tuple[Path, Manifest]:
+    folder = write_checkpoint(tmp_path / "run", 10, rank_bytes=RANK_BYTES, seed=seed)
+    manifest = seal(str(folder)).manifest
+    assert manifest is not None
+    return folder, manifest
+
+
+def flip(shard: Path, source: random.Random) -> tuple[str, int]:
+    position = source.randrange(shard.stat().st_size)
+    overwrite(shard, position, bytes([shard.read_bytes()[position] ^ (1 << source.randrange(8))]))
+    return "digest_mismatch", position
+
+
+def zero_block(shard: Path, source: random.Random) -> tuple[str, int]:
+    position = source.randrange(600, shard.stat().st_size - 4096)
+    overwrite(shard, position, bytes(4096))
+    return "digest_mismatch", position
+
+
+def truncate(shard: Path, source: random.Random) -> tuple[str, int]:
+    size = source.randrange(1, shard.stat().st_size)
+    os.truncate(shard, size)
+    return "shard_truncated", size
+
+
+def empty(shard: Path, _source: random.Random) -> tuple[str, int]:
+    os.truncate(shard, 0)
+    return "shard_empty", 0
+
+
+def extra_bytes(shard: Path, source: random.Random) -> tuple[str, int]:
+    size = shard.stat().st_size
+    with open(shard, "ab") as file:
+        file.write(source.randbytes(source.randrange(1, 10_000)))
+    return "shard_oversized", size
+
+
+def delete(shard: Path, _source: random.Random) -> tuple[str, None]:
+    shard.unlink()
+    return "shard_missing", None
+
+
+def overwrite(shard: Path, position: int, data: bytes) -> None:
+    """Change bytes and put the times back, as silent damage does."""
+    before = shard.stat()
+    with open(shard, "r+b") as file:
+        file.seek(position)
+        file.write(data)
+    os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+@pytest.mark.parametrize("damage", [flip, zero_block, truncate, empty, extra_bytes, delete])
+def test_damage_is_found_and_its_place_is_named(
+    tmp_path: Path, damage: Callable[[Path, random.Random], tuple[str, int | None]], rank: int, seed: int
+) -> None:
+    folder, manifest = sealed(tmp_path, seed)
+    shard = folder / f"rank-{rank:05d}-of-00004.safetensors"
+    code, position = damage(shard, random.Random(f"{seed}/{rank}"))
+    body = verify(str(folder), manifest)
+    assert body.verified is False
+    (found, *others) = [f for f in body.findings if f.code == code]
+    assert found.path == shard.name and {f.path for f in body.findings} == {shard.name} and not others
+    if position is not None:
+        assert found.begin_byte is not None and found.end_byte is not None
+        assert found.begin_byte <= position < found.end_byte
+    if code == "digest_mismatch":
+        assert found.begin_byte is not None and found.begin_byte % CHUNK_BYTES == 0
+
+
+def test_an_undamaged_checkpoint_verifies_whatever_the_seed(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    body = verify(str(folder), manifest)
+    assert (body.verified, body.findings) == (True, ())
+    assert body.checked_bytes == manifest.total_bytes
+    assert body.checked_chunks == body.total_chunks == 9
+    assert body.fingerprint == fingerprint(files_of(read_checkpoint(str(folder))))
+
+
+def flip_in_tensor(folder: Path, kind: str) -> tuple[Path, str, int]:
+    shard = folder / "rank-00002-of-00004.safetensors"
+    name = next(name for name in rank_tensors(2, RANK_BYTES, 10) if name.startswith(kind))
+    position = tensor_offset(shard, name) + 3
+    overwrite(shard, position, bytes([shard.read_bytes()[position] ^ 0x10]))
+    return shard, name, position
+
+
+@pytest.mark.parametrize("kind", ["model.", "optimizer.exp_avg.", "optimizer.exp_avg_sq."])
+def test_a_flipped_byte_is_named_to_its_chunk_and_its_tensor(tmp_path: Path, kind: str) -> None:
+    folder, manifest = sealed(tmp_path)
+    shard, name, position = flip_in_tensor(folder, kind)
+    (found,) = verify(str(folder), manifest).findings
+    chunk = position // CHUNK_BYTES * CHUNK_BYTES
+    assert (found.code, found.path, found.tensor) == ("digest_mismatch", shard.name, name)
+    assert (found.begin_byte, found.end_byte) == (chunk, min(chunk + CHUNK_BYTES, shard.stat().st_size))
+    assert f"damaged: tensor {name}" in found.detail and found.cure
+
+
+@pytest.mark.parametrize("kind", ["rng.", "dataloader."])
+def test_of_several_suspects_without_digests_none_is_accused(tmp_path: Path, kind: str) -> None:
+    folder, manifest = sealed(tmp_path)
+    flip_in_tensor(folder, kind)
+    (found,) = verify(str(folder), manifest).findings
+    assert found.tensor is None
+    assert "the range holds: tensors rng.state, dataloader.position" in found.detail
+
+
+def test_two_swapped_shards_are_both_named(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    a, b = (folder / f"rank-{rank:05d}-of-00004.safetensors" for rank in (0, 1))
+    data = a.read_bytes()
+    a.write_bytes(b.read_bytes())
+    b.write_bytes(data)
+    body = verify(str(folder), manifest)
+    assert body.verified is False
+    assert {found.path for found in body.findings} == {a.name, b.name}
+
+
+def test_a_manifest_of_another_save_matches_no_shard(tmp_path: Path) -> None:
+    folder, _ = sealed(tmp_path)
+    (tmp_path / "other").mkdir()
+    _, stale = sealed(tmp_path / "other", seed=99)
+    body = verify(str(folder), stale)
+    assert body.verified is False
+    assert {f.path for f in body.findings if f.code == "digest_mismatch"} >= {
+        f"rank-{rank:05d}-of-00004.safetensors" for rank in range(4)
+    }
+
+
+def test_all_damage_is_named_and_not_only_the_first(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    source = random.Random(5)
+    shards = sorted(folder.glob("rank-*"))
+    codes = [
+        damage(shard, source)[0] for damage, shard in zip((flip, truncate, delete, extra_bytes), shards, strict=True)
+    ]
+    found = verify(str(folder), manifest).findings
+    assert [next(f.code for f in found if f.path == shard.name) for shard in shards] == codes
+
+
+def test_damaged_metadata_is_named_although_no_reader_understands_it(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    overwrite(folder / "checkpoint.json", 0, b"\0\0")
+    (found,) = verify(str(folder), manifest).findings
+    assert (found.code, found.path) == ("digest_mismatch", "checkpoint.json")
+
+
+def test_a_sample_reads_less_and_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    body = verify(str(folder), manifest, sample_ratio=0.5, seed=3)
+    assert body.verified is True
+    assert (body.checked_chunks, body.total_chunks) == (5, 9)
+    again = verify(str(folder), manifest, sample_ratio=0.5, seed=3)
+    assert again.checked_bytes == body.checked_bytes < manifest.total_bytes
+
+
+def test_a_sample_always_sees_a_changed_size(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    delete(folder / "rank-00003-of-00004.safetensors", random.Random())
+    assert verify(str(folder), manifest, sample_ratio=0.01, seed=1).verified is False
+
+
+def test_some_sample_meets_the_damage_and_some_misses_it(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    flip(folder / "rank-00000-of-00004.safetensors", random.Random(1))
+    verdicts = {verify(str(folder), manifest, sample_ratio=0.3, seed=seed).verified for seed in range(12)}
+    assert verdicts == {True, False}
+
+
+def test_a_shard_that_may_not_be_read_is_unknown_and_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from muster_agent.storage.posix import PosixShard
+
+    folder, manifest = sealed(tmp_path)
+    real = PosixShard.__init__
+
+    def deny(self: PosixShard, path: str, *, direct: bool) -> None:
+        if "rank-00001" in path:
+            raise PermissionError(13, "Permission denied", path)
+        real(self, path, direct=direct)
+
+    monkeypatch.setattr(PosixShard, "__init__", deny)
+    body = verify(str(folder), manifest)
+    assert body.verified is None
+    assert [(f.code, f.path) for f in body.findings] == [("permission_denied", "rank-00001-of-00004.safetensors")]
+
+
+def test_a_hostile_manifest_reads_nothing(tmp_path: Path) -> None:
+    import msgspec
+
+    folder, manifest = sealed(tmp_path)
+    evil = msgspec.structs.replace(manifest.shards[0], path="../../../etc/passwd")
+    body = verify(str(folder), msgspec.structs.replace(manifest, shards=(evil,)))
+    assert (body.verified, body.checked_bytes) == (None, 0)
+    assert "leads out" in body.findings[0].detail
+
+
+def test_a_path_without_anything_is_not_found(tmp_path: Path) -> None:
+    _, manifest = sealed(tmp_path)
+    with pytest.raises(CheckpointNotFound):
+        verify(str(tmp_path / "gone"), manifest)
+
+
+def test_verifying_stops_when_told(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    control = JobControl()
+    control.cancel()
+    with pytest.raises(Cancelled):
+        verify(str(folder), manifest, control=control)
+
+
+def test_the_world_size_file_is_sealed_like_any_other(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    changed = json.loads((folder / "checkpoint.json").read_text()) | {"step": 11}
+    (folder / "checkpoint.json").write_text(json.dumps(changed))
+    assert verify(str(folder), manifest).verified is False
