@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from django.db import models
 
-from apps.checkpoints.models import Placement, TrainingRun
+from apps.checkpoints.models import Placement, RunAttempt, TrainingRun
 from apps.core.fields import IdField
 from apps.fleet.models import Cluster, Node, TaskGroup
+from apps.storage.models import StorageTier
 
 
 class DrillKind(models.TextChoices):
@@ -29,6 +30,8 @@ class DrillSpec(models.Model):
     choice = models.CharField(max_length=16, choices=CheckpointChoice, default=CheckpointChoice.LATEST_VERIFIED)
     step = models.BigIntegerField(null=True, blank=True)
     """Of the checkpoint, for the choice `named`."""
+    tier = models.ForeignKey(StorageTier, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    """None: the fastest tier that holds the chosen checkpoint."""
     window_days = models.PositiveIntegerField(default=30)
     """For the choice `random`: how old the checkpoint may be."""
     node_count = models.PositiveIntegerField(null=True, blank=True)
@@ -41,9 +44,23 @@ class DrillSpec(models.Model):
     signal_name = models.CharField(max_length=16, default="SIGKILL")
     """For `failover`."""
     objective_seconds = models.FloatField(null=True, blank=True)
+    deadline_seconds = models.PositiveIntegerField(null=True, blank=True)
+    """None: from the bytes to read, or 900 s for a failover."""
 
     class Meta:
         abstract = True
+
+
+class DrillControl(models.Model):
+    """The one global switch: while `stopped_at` is set no drill starts and running ones are cancelled. One row."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    stopped_at = models.DateTimeField(null=True)
+    stopped_by = models.CharField(max_length=150, blank=True)
+    reason = models.TextField(blank=True)
+
+    def __str__(self) -> str:
+        return "drills are stopped" if self.stopped_at else "drills may run"
 
 
 class DrillPlan(DrillSpec):
@@ -102,6 +119,12 @@ class Drill(DrillSpec):
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="drills")
     plan = models.ForeignKey(DrillPlan, on_delete=models.SET_NULL, null=True, related_name="drills")
     placement = models.ForeignKey(Placement, on_delete=models.SET_NULL, null=True, related_name="drills")
+    attempt = models.ForeignKey(RunAttempt, on_delete=models.SET_NULL, null=True, related_name="drills")
+    """For `failover`: the launch that was disrupted."""
+    fault_at = models.DateTimeField(null=True)
+    """For `failover`: when the fault was injected, on the server's clock."""
+    seed = models.PositiveBigIntegerField(default=0)
+    """For the choice `random`: the same seed over the same checkpoints chooses the same one."""
     state = models.CharField(max_length=16, choices=State, default=State.SCHEDULED)
     outcome = models.CharField(max_length=16, choices=Outcome, default=Outcome.NONE, blank=True)
     objective_state = models.CharField(max_length=16, choices=ObjectiveState, default=ObjectiveState.NONE)
@@ -168,6 +191,8 @@ class DrillRung(models.Model):
     bytes_per_second = models.FloatField(null=True)
     jain_index = models.FloatField(null=True)
     start_skew_seconds = models.FloatField(null=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["drill", "order"], name="rung_order_in_drill")]
@@ -177,10 +202,12 @@ class DrillRung(models.Model):
 
 
 class RankResult(models.Model):
-    """What one rank of one rung measured."""
+    """What one client (one node's task) of one rung measured, for all the ranks it read."""
 
     rung = models.ForeignKey(DrillRung, on_delete=models.CASCADE, related_name="results")
     rank = models.IntegerField()
+    """The lowest of `ranks`; the client's number in its rung where the format knows no ranks."""
+    ranks = models.JSONField(default=list)
     node = models.ForeignKey(Node, on_delete=models.SET_NULL, null=True, related_name="+")
     task_id = models.CharField(max_length=40)
     outcome = models.CharField(max_length=16)

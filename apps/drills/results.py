@@ -1,0 +1,262 @@
+"""From what the agents reported to the drill's own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils import timezone
+from muster_agent.formats.base import Finding, Severity
+from muster_agent.formats.fingerprint import fingerprint
+from muster_agent.protocol.wire import ReloadBody
+
+from apps.checkpoints import evidence, placements
+from apps.checkpoints.models import Placement
+from apps.core.units import percent, rate
+from apps.drills import herd, reload
+from apps.drills.finish import OWNER_KIND
+from apps.drills.models import Drill, DrillKind, DrillRung, RankResult
+from apps.fleet import tasks
+from apps.fleet.models import AgentTask
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client's task with its result; `name` is its node's, `body` None unless it is done."""
+
+    index: int
+    name: str
+    ranks: tuple[int, ...]
+    task: AgentTask
+    body: ReloadBody | None
+
+    @property
+    def who(self) -> str:
+        """`gpu-2 (rank 1)`."""
+        if not self.ranks:
+            return self.name
+        span = str(self.ranks[0]) if len(self.ranks) == 1 else f"{self.ranks[0]} to {self.ranks[-1]}"
+        return f"{self.name} (rank {span})" if len(self.ranks) == 1 else f"{self.name} (ranks {span})"
+
+
+def clients_of(drill: Drill, rung: DrillRung) -> list[Client]:
+    """The rung's clients in order, as far as they have got."""
+    rows = tasks.tasks_of(OWNER_KIND, drill.pk).filter(group_id=rung.group_id).select_related("agent__node")
+    places = {client["agent"]: index for index, client in enumerate(drill.facts["clients"])}
+    found = []
+    for task in rows:
+        index = places[task.agent_id]
+        body = tasks.body(task, ReloadBody) if task.outcome == AgentTask.Outcome.DONE else None
+        ranks = tuple(drill.facts["clients"][index]["ranks"])
+        found.append(Client(index, task.agent.node.name, ranks, task, body))
+    return sorted(found, key=lambda client: client.index)
+
+
+def record(rung: DrillRung, clients: Sequence[Client]) -> None:
+    """One row for each client that has ended. Recording again changes nothing."""
+    rows = [_row(rung, client) for client in clients if client.task.outcome]
+    RankResult.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def close_rung(rung: DrillRung, clients: Sequence[Client]) -> reload.FleetFigures | None:
+    """Store the round's figures; None when another worker closed it first."""
+    figures = reload.combine([_figures(client) for client in clients if client.body])
+    changed = DrillRung.objects.filter(pk=rung.pk, finished_at=None).update(
+        finished_at=timezone.now(),
+        seconds=figures.seconds,
+        total_bytes=figures.total_bytes,
+        bytes_per_second=figures.bytes_per_second,
+        jain_index=figures.jain_index,
+        start_skew_seconds=figures.start_skew_seconds,
+    )
+    return figures if changed == 1 else None
+
+
+def drill_figures(drill: Drill) -> dict[str, Any]:
+    """The drill's columns: of its widest rung, and for a herd the whole ladder in `facts`."""
+    rungs = list(drill.rungs.order_by("order"))
+    widest = rungs[-1]
+    figures = reload.combine([_stored(result) for result in widest.results.select_related("node")])
+    facts = {
+        **drill.facts,
+        "slowest": {"node": figures.slowest, "ranks": list(figures.slowest_ranks)},
+        "stragglers": list(figures.stragglers),
+    }
+    if drill.kind == DrillKind.HERD:
+        facts |= _ladder_facts(rungs)
+    return {
+        "total_bytes": figures.total_bytes,
+        "seconds": figures.seconds,
+        "bytes_per_second": figures.bytes_per_second,
+        "phases": figures.phases,
+        "unattributed_seconds": figures.unattributed_seconds,
+        "start_skew_seconds": figures.start_skew_seconds,
+        "jain_index": figures.jain_index,
+        "cached_ratio_before": figures.cached_ratio_before,
+        "verified": figures.verified,
+        "facts": facts,
+    }
+
+
+def damage(clients: Sequence[Client]) -> list[tuple[Client, tuple[Finding, ...]]]:
+    """The clients whose bytes were not those that were sealed, each with its findings of damage."""
+    found = []
+    for client in clients:
+        if client.body and client.body.report.verified is False:
+            findings = tuple(f for f in client.body.report.findings if f.severity == Severity.DAMAGE)
+            found.append((client, findings))
+    return found
+
+
+def wrong_backend(drill: Drill, clients: Sequence[Client]) -> str | None:
+    """Why a drill that asked for GPUDirect Storage did not measure it."""
+    if drill.backend != "gds":
+        return None
+    for client in clients:
+        if client.body and client.body.report.effective != "gds":
+            report = client.body.report
+            return f"GDS was asked for, but {client.who} read by {report.effective}: {report.reason}"
+    return None
+
+
+def unchanged_since_scan(placement: Placement, clients: Sequence[Client]) -> bool:
+    """Whether every client read the very files (sizes and times) that the inventory knows; evidence is about those."""
+    shards = {shard.path: shard for found in placements.shards_by_rank(placement).values() for shard in found}
+    for client in clients:
+        read = [shards[path] for path in client.task.params["shards"] if path in shards]
+        expected = fingerprint((shard.path, shard.size_bytes or 0, shard.mtime_ns or 0) for shard in read)
+        if client.body is None or client.body.fingerprint != expected:
+            return False
+    return True
+
+
+def record_evidence(drill: Drill, placement: Placement, clients: Sequence[Client], figures: dict[str, Any]) -> None:
+    """A checkpoint that agents loaded whole and found equal to its manifest has the rung `reloaded`."""
+    read_bytes = sum(client["bytes"] for client in drill.facts["clients"])
+    if figures["verified"] is not True or figures["total_bytes"] < read_bytes:
+        return
+    if not unchanged_since_scan(placement, clients):
+        return
+    evidence.add_evidence(
+        placement=placement,
+        rung=Placement.Trust.RELOADED,
+        source_kind=OWNER_KIND,
+        source_id=drill.pk,
+        fingerprint=placement.fingerprint,
+        detail={"bytes": figures["total_bytes"], "nodes": [client.name for client in clients]},
+    )
+
+
+def record_damage(drill: Drill, placement: Placement, damaged: Sequence[tuple[Client, tuple[Finding, ...]]]) -> str:
+    """Mark the copy as damaged and give the sentence that names the first place. Also where the files changed since
+    the last scan: nothing may resume from them meanwhile, and the next scan looks again."""
+    findings = [found for _client, part in damaged for found in part]
+    evidence.mark_damage(
+        placement=placement,
+        findings=findings,
+        source_kind=OWNER_KIND,
+        source_id=drill.pk,
+        fingerprint=placement.fingerprint,
+    )
+    client, part = damaged[0]
+    what = part[0].detail if part else "its bytes are not those that were sealed"
+    more = f" ({len(findings) - 1} more findings)" if len(findings) > 1 else ""
+    return f"Damage: {client.who} found that {what}{more}."
+
+
+def summary(drill: Drill, figures: dict[str, Any]) -> str:
+    """One sentence on how a passed drill went, made from its numbers."""
+    proof = {True: "every byte verified", None: "not verified (no manifest)"}.get(figures["verified"], "")
+    cached = percent(figures["cached_ratio_before"])
+    sentence = f"{rate(figures['bytes_per_second'])} together, {proof}, {cached} cached before."
+    knee = figures["facts"].get("knee")
+    if drill.kind != DrillKind.HERD:
+        return sentence
+    if knee is None:
+        return f"{sentence} Still scaling at {figures['facts']['ladder'][-1]['client_count']} clients."
+    gain = percent(max(0.0, knee["gain_per_doubling_ratio"]))
+    return f"{sentence} Stops scaling at {knee['client_count']} clients: {gain} more per doubling."
+
+
+def _ladder_facts(rungs: Sequence[DrillRung]) -> dict[str, Any]:
+    ladder = [
+        {"client_count": rung.client_count, "bytes_per_second": rung.bytes_per_second, "jain_index": rung.jain_index}
+        for rung in rungs
+    ]
+    measured = [herd.Rung(r.client_count, r.bytes_per_second) for r in rungs if r.bytes_per_second]
+    knee = herd.knee(measured)
+    described = None
+    if knee is not None:
+        described = {
+            "client_count": knee.client_count,
+            "previous_count": knee.previous_count,
+            "gain_per_doubling_ratio": knee.gain_per_doubling_ratio,
+        }
+    return {"ladder": ladder, "knee": described}
+
+
+def _figures(client: Client) -> reload.ClientFigures:
+    assert client.body is not None
+    report = client.body.report
+    return reload.ClientFigures(
+        name=client.name,
+        ranks=client.ranks,
+        bytes=report.bytes,
+        seconds=report.seconds,
+        started_seconds=client.body.started_unix_seconds,
+        phases=report.phases,
+        cached_ratio_before=report.cached_ratio_before,
+        verified=report.verified,
+    )
+
+
+def _stored(result: RankResult) -> reload.ClientFigures:
+    return reload.ClientFigures(
+        name=result.node.name if result.node else f"rank {result.rank}",
+        ranks=tuple(result.ranks),
+        bytes=result.bytes or 0,
+        seconds=result.seconds or 0.0,
+        started_seconds=result.started_at.timestamp() if result.started_at else 0.0,
+        phases=result.phases,
+        cached_ratio_before=result.cached_ratio_before,
+        verified=result.verified,
+    )
+
+
+def _row(rung: DrillRung, client: Client) -> RankResult:
+    row = RankResult(
+        rung=rung,
+        rank=client.ranks[0] if client.ranks else client.index,
+        ranks=list(client.ranks),
+        node=client.task.agent.node,
+        task_id=client.task.pk,
+        outcome=client.task.outcome,
+        error=client.task.error,
+    )
+    if client.body is None:
+        return row
+    report = client.body.report
+    for name in _REPORT_FIELDS:
+        setattr(row, name, getattr(report, name))
+    row.started_at = datetime.fromtimestamp(client.body.started_unix_seconds, UTC)
+    return row
+
+
+_REPORT_FIELDS = (
+    "bytes",
+    "seconds",
+    "bytes_per_second",
+    "phases",
+    "busy",
+    "requested",
+    "effective",
+    "evidence",
+    "reason",
+    "cache_state",
+    "cached_ratio_before",
+    "cpu_seconds",
+    "peak_rss_bytes",
+    "verified",
+)

@@ -1,0 +1,89 @@
+"""Reading drills and what a drill needs to begin."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db.models import Prefetch, QuerySet
+from django.utils import timezone
+
+from apps.checkpoints.models import Placement, RunAttempt
+from apps.drills.choosing import choose_random
+from apps.drills.models import CheckpointChoice, Drill, DrillControl, DrillPlan, DrillRung, RankResult
+from apps.fleet.models import Agent
+
+VERIFIED = (Placement.Trust.VERIFIED, Placement.Trust.RELOADED, Placement.Trust.RESUMED)
+ACTIVE = (Drill.State.PREPARING, Drill.State.RUNNING, Drill.State.VALIDATING)
+LIVE_ATTEMPT = timedelta(minutes=2)
+"""A job that has not reported for longer may be gone already; killing on such news measures nothing."""
+
+
+def drills() -> QuerySet[Drill]:
+    return Drill.objects.select_related("run", "cluster", "plan", "placement__tier", "tier")
+
+
+def drill_with_rungs() -> QuerySet[Drill]:
+    """One drill's page and API document: its rungs and clients in two more queries."""
+    results = RankResult.objects.select_related("node").order_by("rank")
+    rungs = DrillRung.objects.order_by("order").prefetch_related(Prefetch("results", queryset=results))
+    return drills().prefetch_related(Prefetch("rungs", queryset=rungs))
+
+
+def plans() -> QuerySet[DrillPlan]:
+    return DrillPlan.objects.select_related("run__cluster", "tier")
+
+
+def stopped_reason() -> str | None:
+    """Why no drill may run now, None when they may."""
+    control = DrillControl.objects.filter(pk=1).exclude(stopped_at=None).first()
+    if control is None:
+        return None
+    why = f": {control.reason}" if control.reason else ""
+    return f"All drills were stopped by {control.stopped_by}{why}. Allow drills again first."
+
+
+def drill_ahead(drill: Drill) -> Drill | None:
+    """Another drill that is at work on the same cluster: two at once would measure each other."""
+    active = Drill.objects.filter(cluster_id=drill.cluster_id, state__in=ACTIVE)
+    return active.exclude(pk=drill.pk).order_by("created_at").first()
+
+
+def candidate_placements(drill: Drill) -> QuerySet[Placement]:
+    """Copies that a restart could use, newest step first, the fastest tier first among equals."""
+    rows = Placement.objects.filter(
+        checkpoint__run_id=drill.run_id,
+        status=Placement.Status.COMPLETE,
+        resumable=True,
+        damaged_at=None,
+    )
+    if drill.tier_id:
+        rows = rows.filter(tier_id=drill.tier_id)
+    return rows.select_related("checkpoint", "tier", "manifest").order_by(
+        "-checkpoint__step", "tier__speed_order", "pk"
+    )
+
+
+def chosen_placement(drill: Drill, now: datetime | None = None) -> Placement | None:
+    """The copy that this drill reads, by its choice; None when there is none."""
+    rows = candidate_placements(drill)
+    if drill.choice == CheckpointChoice.LATEST_VERIFIED:
+        rows = rows.filter(trust__in=VERIFIED)
+    if drill.choice == CheckpointChoice.NAMED:
+        return rows.filter(checkpoint__step=drill.step).first() if drill.step is not None else None
+    if drill.choice != CheckpointChoice.RANDOM:
+        return rows.first()
+    since = (now or timezone.now()) - timedelta(days=drill.window_days)
+    steps = sorted(set(rows.filter(newest_mtime_at__gte=since).values_list("checkpoint__step", flat=True)))
+    step = choose_random(steps, drill.seed)
+    return rows.filter(checkpoint__step=step).first() if step is not None else None
+
+
+def live_attempt(drill: Drill, now: datetime | None = None) -> RunAttempt | None:
+    """The launch of the run that is training now, by its latest report."""
+    since = (now or timezone.now()) - LIVE_ATTEMPT
+    rows = RunAttempt.objects.filter(run_id=drill.run_id, ended_at=None, last_report_at__gte=since)
+    return rows.select_related("agent__node").order_by("-started_at").first()
+
+
+def can_work(agent: Agent) -> bool:
+    return agent.state in (Agent.State.ONLINE, Agent.State.BUSY)
