@@ -50,16 +50,23 @@ def rank_rows(array: np.ndarray, rank: int) -> np.ndarray:
     return array[rank * rows : (rank + 1) * rows]
 
 
+def _touched(shape: tuple[int, ...]) -> np.ndarray:
+    """Zeros in memory that is really there: np.zeros leaves the page faults to whoever writes first."""
+    array: np.ndarray = np.empty(shape, np.float32)
+    array.fill(0)
+    return array
+
+
 class Model:
-    """Parameters, gradients and both Adam moments, by parameter name. Holds no values until `initialize` or a load."""
+    """Parameters, gradients and both Adam moments, by parameter name; all zero until `initialize` or a load."""
 
     def __init__(self, size: ModelSize) -> None:
         self.size = size
         shapes = parameter_shapes(size)
-        self.parameters: dict[str, np.ndarray] = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
-        self.gradients: dict[str, np.ndarray] = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
-        self.exp_avg: dict[str, np.ndarray] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-        self.exp_avg_sq: dict[str, np.ndarray] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+        self.parameters: dict[str, np.ndarray] = {name: _touched(shape) for name, shape in shapes.items()}
+        self.gradients: dict[str, np.ndarray] = {name: _touched(shape) for name, shape in shapes.items()}
+        self.exp_avg: dict[str, np.ndarray] = {name: _touched(shape) for name, shape in shapes.items()}
+        self.exp_avg_sq: dict[str, np.ndarray] = {name: _touched(shape) for name, shape in shapes.items()}
         self.optimizer_step = 0
         self._scratch: np.ndarray = np.empty(BLOCK_ELEMENTS, np.float32)
 

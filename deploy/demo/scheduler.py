@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from muster_agent.hooks import RunReporter
+from muster_agent.hooks.paths import DIRECTORY_VARIABLE
 
 REPOSITORY_ROOT = Path(__file__).resolve().parents[2]
 EXIT_OK, EXIT_ERROR = 0, 1
@@ -41,6 +42,7 @@ def main() -> int:
         max_restarts=arguments.max_restarts,
         first_attempt=arguments.first_attempt,
         backoff_seconds=arguments.backoff_seconds,
+        hook_root=arguments.hook_root,
         launcher_arguments=launcher_arguments,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,6 +62,7 @@ class Scheduler:
         max_restarts: int,
         first_attempt: int,
         backoff_seconds: float,
+        hook_root: Path | None,
         launcher_arguments: Sequence[str],
     ) -> None:
         self._run_path = run_path
@@ -68,6 +71,7 @@ class Scheduler:
         self._max_restarts = max_restarts
         self._first_attempt = first_attempt
         self._backoff_seconds = backoff_seconds
+        self._hook_root = hook_root
         self._launcher_arguments = launcher_arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = False
@@ -106,6 +110,8 @@ class Scheduler:
         command = [sys.executable, "-m", "deploy.demo.launcher", str(self._run_path)]
         command += ["--run", self._run, "--attempt", reporter.attempt, *self._launcher_arguments]
         environment = {**os.environ, "MUSTER_DEMO_SLOT": slot}
+        if self._hook_root is not None:
+            environment[DIRECTORY_VARIABLE] = str(self._hook_root / slot)
         _say(f"attempt {reporter.attempt} starts on {slot}")
         # A session of its own, so that the whole attempt can be ended, and a Ctrl-C reaches it only through us.
         self._process = subprocess.Popen(command, cwd=REPOSITORY_ROOT, env=environment, start_new_session=True)
@@ -151,6 +157,12 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--max-restarts", type=int, default=5, help="(default %(default)s)")
     parser.add_argument("--first-attempt", type=int, default=1, metavar="N", help="number of the first attempt")
     parser.add_argument("--backoff-seconds", type=float, default=0.5, help="before a restart (default %(default)s)")
+    parser.add_argument(
+        "--hook-root",
+        type=lambda text: Path(text).absolute(),
+        metavar="FOLDER",
+        help="an attempt's hook records go to FOLDER/SLOT, which must exist, as each node's agent reads its own folder",
+    )
     return parser.parse_args(argv[:split]), argv[split + 1 :]
 
 

@@ -167,6 +167,22 @@ def test_being_stopped_ends_the_attempt_and_starts_no_other(
     assert "failure_detected" not in [one.kind for one in HookSpoolReader(run_path.parent / "hooks").read_new()]
 
 
+def test_each_slot_has_its_own_hook_folder_where_asked(
+    run_path: Path, scheduler: Callable[..., subprocess.Popen[str]]
+) -> None:
+    root = run_path.parent / "nodes"
+    (root / "node-1").mkdir(parents=True)
+    process = scheduler(
+        *("--slots", "node-1", "--hook-root", str(root)), launcher=("--fresh-if-empty",), trainer=("--until-step", "2")
+    )
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    on_the_node = {one.kind for one in HookSpoolReader(root / "node-1").read_new()}
+    beside_the_scheduler = {one.kind for one in HookSpoolReader(run_path.parent / "hooks").read_new()}
+    assert on_the_node >= {"process_started", "step", "process_ended"}
+    assert beside_the_scheduler == {"launch_started", "phase"}
+
+
 def test_slots_are_taken_in_turn() -> None:
     assert next_slot(["a", "b", "c"], "a") == "b"
     assert next_slot(["a", "b", "c"], "c") == "a"
