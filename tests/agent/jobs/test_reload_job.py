@@ -158,7 +158,7 @@ def test_a_shard_outside_the_checkpoint_is_not_read(sealed: Path, name: str) -> 
     (sealed.parent / "outside").write_bytes(b"secret")
     report = reload(str(sealed), shards=[name])
     assert report.bytes == 0 and report.verified is not True
-    assert "leads out" in report.findings[0].detail
+    assert report.findings[0].code == "path_unsafe"
 
 
 def test_preparing_does_not_start_the_clock_and_running_does(sealed: Path) -> None:
@@ -271,3 +271,18 @@ def test_the_extra_memory_is_the_ring_and_not_the_checkpoint(tmp_path: Path) -> 
     report = reload(str(folder))
     assert report.bytes > 200_000_000
     assert report.peak_rss_bytes < 128 * 1024 * 1024
+
+
+def test_without_a_seal_the_damage_that_the_metadata_shows_is_reported(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "run", 10)
+    os.truncate(folder / SHARDS[1], 1_000)
+    (folder / SHARDS[2]).unlink()
+    report = reload(str(folder))
+    assert report.verified is None
+    assert ("shard_truncated", SHARDS[1]) in [(f.code, f.path) for f in report.findings]
+    assert [f.path for f in report.findings if f.code == "shard_missing"] == [SHARDS[2]]
+
+
+def test_a_folder_that_is_no_checkpoint_is_refused_with_what_was_seen(tmp_path: Path) -> None:
+    with pytest.raises(ShardsNotFound, match="can be read as a checkpoint"):
+        reload(str(tmp_path))

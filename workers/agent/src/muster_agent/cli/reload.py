@@ -95,4 +95,4 @@ def _exit_for(report: ReloadReport, path: str) -> None:
         message = f"the bytes took the path {report.effective}, not {report.requested}: {report.reason}"
         raise CommandFailed(message, hint="use --backend auto to accept the best path there is")
     if report.findings:
-        raise CommandFailed(f"not every byte of {path} could be looked at", hint="see the findings above")
+        raise CommandFailed(f"{path} could not be read and verified in full", hint="see the findings above")

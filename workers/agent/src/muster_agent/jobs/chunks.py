@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -91,11 +90,9 @@ def stat_all(checkpoint_path: str, shard_paths: Sequence[str]) -> list[StatedSha
 
 
 def _stat_one(checkpoint_path: str, path: str) -> StatedShard:
+    location = ""
     try:
         location = locate(checkpoint_path, path)
-    except PathUnsafe:
-        return StatedShard(path, "", None, 0, OSError(errno.EINVAL, "the name leads out of the checkpoint"))
-    try:
         size_bytes, mtime_ns = stat_shard(location)
     except OSError as error:
         return StatedShard(path, location, None, 0, error)
@@ -156,16 +153,22 @@ def read_failures(shards: Sequence[StatedShard], totals: ReadTotals) -> list[Fin
     for number, stated in enumerate(shards):
         error = totals.errors.get(number, stated.error)
         ended = totals.ended_at_bytes.get(number)
-        if isinstance(error, FileNotFoundError):
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
             found.append(finding("shard_missing", path=stated.path, detail=f"{stated.path} is not there (any more)"))
         elif error is not None:
-            code = "permission_denied" if isinstance(error, PermissionError) else "listing_failed"
+            code = _code_of(error)
             detail = f"{stated.path} could not be read: {error.strerror or error}"
             found.append(finding(code, path=stated.path, detail=detail))
         elif ended is not None:
             detail = f"{stated.path} ended at byte {ended} while it was read; it had {stated.size_bytes} bytes before"
             found.append(finding("shard_truncated", path=stated.path, detail=detail, begin_byte=ended))
     return found
+
+
+def _code_of(error: OSError) -> str:
+    if isinstance(error, PathUnsafe):
+        return "path_unsafe"
+    return "permission_denied" if isinstance(error, PermissionError) else "listing_failed"
 
 
 def extents_of(shards: Sequence[StatedShard], manifest: Manifest | None) -> list[Extent]:
@@ -199,7 +202,7 @@ def _narrow(checkpoint_path: str, manifest: Manifest, found: Finding, budget: in
     try:
         location = locate(checkpoint_path, found.path)
         damaged = [tensor.name for tensor in sealed if _tensor_digest(location, tensor) != tensor.xxh3_64]
-    except (OSError, PathUnsafe):
+    except OSError:
         return budget, found
     if damaged:
         return budget - cost, with_tensors(plain, damaged, proven=True)

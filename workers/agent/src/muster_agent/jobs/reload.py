@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from muster_agent.formats.base import Finding
+from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.jobs.chunks import (
     ChunkDigester,
@@ -59,6 +59,8 @@ class _Read:
     """What one pass over the bytes gave, with the moments between its phases (monotonic seconds)."""
 
     shards: Sequence[StatedShard]
+    shown_damage: tuple[Finding, ...]
+    """By the checkpoint's own metadata; what counts where there is no manifest to compare with."""
     digester: ChunkDigester | None
     totals: ReadTotals
     began_at: float
@@ -130,7 +132,8 @@ class PreparedReload:
         self, choice: backends.Choice, control: JobControl, began_at: float, cleanup: contextlib.ExitStack
     ) -> _Read:
         block_bytes = block_bytes_for(self._chunk_bytes)
-        shards = stat_all(self.path, _select(self.path, self.params.shards, self.params.ranks))
+        wanted, damage = _select(self.path, self.params.shards, self.params.ranks)
+        shards = stat_all(self.path, wanted)
         plan = plan_reads(extents_of(shards, self.manifest), block_bytes)
         session, choice = self._open_gds(choice, cleanup)
         resolved_at = time.monotonic()
@@ -156,7 +159,7 @@ class PreparedReload:
         ).run()
         effective, reason, evidence = self._what_happened(choice, session, totals)
         evidence |= {"readers": readers, "huge_pages": ring.huge_pages}
-        return _Read(shards, digester, totals, began_at, resolved_at, allocated_at, effective, reason, evidence)
+        return _Read(shards, damage, digester, totals, began_at, resolved_at, allocated_at, effective, reason, evidence)
 
     def _open_gds(
         self, choice: backends.Choice, cleanup: contextlib.ExitStack
@@ -189,7 +192,9 @@ class PreparedReload:
 
     def _judge(self, read: _Read) -> tuple[bool | None, tuple[Finding, ...]]:
         if self.manifest is None or read.digester is None:
-            return None, tuple(read_failures(read.shards, read.totals))
+            failures = read_failures(read.shards, read.totals)
+            known = {(found.code, found.path) for found in failures}
+            return None, (*failures, *(f for f in read.shown_damage if (f.code, f.path) not in known))
         sealed = {shard.path for shard in self.manifest.shards}
         observed = {
             stated.path: observe(stated, number, read.digester.digests[number], read.totals)
@@ -217,7 +222,7 @@ def prepare(params: ReloadParams) -> PreparedReload:
     path = require_present(params.path)
     backends.choose(params.backend, None, None)
     manifest, notes = _manifest_for(path, params.manifest)
-    wanted = _select(path, params.shards, params.ranks)
+    wanted, _ = _select(path, params.shards, params.ranks)
     locations = [stated.location for stated in stat_all(path, wanted) if stated.size_bytes is not None]
     gds = _probe_gds(params, locations)
     if params.evict:
@@ -261,20 +266,24 @@ def _manifest_for(path: str, given: Manifest | None) -> tuple[Manifest | None, t
         return None, (error.finding,)
 
 
-def _select(path: str, shards: Sequence[str], ranks: Sequence[int]) -> list[str]:
+def _select(path: str, shards: Sequence[str], ranks: Sequence[int]) -> tuple[list[str], tuple[Finding, ...]]:
     """The named shards as they are named (a restart does not read other ranks' files to find its own); otherwise what
-    the checkpoint's metadata says belongs to it, or to the given ranks."""
+    the checkpoint's metadata says belongs to it, or to the given ranks, with the damage that the metadata shows."""
     if shards:
-        return list(dict.fromkeys(shards))
+        return list(dict.fromkeys(shards)), ()
     shard_map = read_checkpoint(path)
+    damage = tuple(found for found in shard_map.findings if found.severity == Severity.DAMAGE)
     if not ranks:
-        return [shard.path for shard in shard_map.shards]
+        if not shard_map.shards:
+            told = damage[0].detail if damage else f"its status is {shard_map.status.value}"
+            raise ShardsNotFound(f"nothing at {path} can be read as a checkpoint: {told}")
+        return [shard.path for shard in shard_map.shards], damage
     chosen = [shard.path for shard in shard_map.shards if shard.rank in ranks]
     if not chosen:
         known = sorted({shard.rank for shard in shard_map.shards if shard.rank is not None})
         told = f"it has ranks {known[0]} to {known[-1]}" if known else "its format does not name ranks"
         raise ShardsNotFound(f"no shard of {path} belongs to rank {', '.join(map(str, ranks))}: {told}")
-    return chosen
+    return chosen, tuple(found for found in damage if found.path in chosen)
 
 
 def _probe_gds(params: ReloadParams, locations: Sequence[str]) -> GdsProbe | None:

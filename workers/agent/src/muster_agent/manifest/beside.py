@@ -8,7 +8,7 @@ import tempfile
 
 import msgspec
 
-from muster_agent.formats.base import Finding
+from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.manifest.check import why_invalid
 from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, FOLDER_MANIFEST_NAME, Manifest, canonical_bytes
@@ -91,7 +91,9 @@ def _read_bounded(path: str) -> bytes:
 
 
 def _fault(path: str, detail: str, code: str = "metadata_unreadable") -> Finding:
-    return finding(code, path=os.path.basename(path), detail=detail, cure=_DELETE_AND_SEAL)
+    # A warning: the manifest is damaged, and nothing is known about the checkpoint's own bytes.
+    name = os.path.basename(path)
+    return finding(code, path=name, detail=detail, severity=Severity.WARNING, cure=_DELETE_AND_SEAL)
 
 
 def _sync_folder(folder: str) -> None:

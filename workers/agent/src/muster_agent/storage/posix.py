@@ -11,8 +11,11 @@ from pathlib import PurePosixPath
 ALIGN_BYTES = 4096
 
 
-class PathUnsafe(ValueError):
+class PathUnsafe(OSError):
     """A shard's name leads out of its checkpoint, or cannot be a file name."""
+
+    def __init__(self, shard_path: str) -> None:
+        super().__init__(errno.EINVAL, "the name leads out of the checkpoint", shard_path)
 
 
 def is_safe_name(shard_path: str) -> bool:
