@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -280,6 +281,27 @@ def test_a_forked_child_writes_a_file_of_its_own_and_leaves_the_parents_alone(tm
         child: [("step", 100)],
     }
     assert len(list(tmp_path.glob("*.jsonl"))) == 2
+
+
+def test_threads_that_report_at_once_share_one_file_and_lose_nothing(tmp_path: Path) -> None:
+    with RunReporter("run", "run-1", directory=tmp_path) as reporter:
+        threads = [
+            threading.Thread(target=lambda first=first: [reporter.step(first + step) for step in range(500)])
+            for first in (0, 1000, 2000, 3000)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    records = records_in(tmp_path)
+    assert len(list(tmp_path.glob("*.jsonl"))) == 1
+    assert [one.seq for one in records] == list(range(1, 2001))
+    assert sorted(one.step or 0 for one in records) == [f + s for f in (0, 1000, 2000, 3000) for s in range(500)]
+
+
+def test_a_reporter_that_reports_nothing_leaves_no_file(tmp_path: Path) -> None:
+    RunReporter("run", "run-1", directory=tmp_path / "hooks").close()
+    assert not (tmp_path / "hooks").exists()
 
 
 def test_a_process_that_ends_without_close_loses_nothing(tmp_path: Path) -> None:

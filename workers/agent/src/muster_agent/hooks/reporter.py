@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import numbers
 import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -44,6 +44,9 @@ class RunReporter:
         self._writer: SpoolWriter | None = None
         self._started = False
         self._closed = False
+        # Here, where one thread is at work, so that threads that report at once share one writer.
+        with contextlib.suppress(Exception):
+            self._own_writer()
         atexit.register(self.close)
 
     def process_started(self) -> None:
@@ -68,7 +71,7 @@ class RunReporter:
         """The whole state of the checkpoint at `path` is in place; the next step is `step` + 1."""
         self._report("resumed_from", step=step, path=path)
 
-    @contextmanager
+    @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Time one phase of a restart (a word of `muster_agent.protocol.phases`). An exception passes through and is
         noted on the end record."""
@@ -127,7 +130,7 @@ class RunReporter:
                 writer.drop(problem)
 
     def _own_writer(self) -> SpoolWriter | None:
-        """This process's writer: made at the first record, and anew in a forked child, whose threads are gone."""
+        """This process's writer; a forked child, whose threads are gone, makes its own at its first record."""
         if self._closed:
             return None
         pid = os.getpid()
