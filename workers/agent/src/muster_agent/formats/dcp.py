@@ -68,7 +68,8 @@ def read_dcp(folder: Folder, *, with_tensors: bool) -> Draft:
     draft.step = step_inside(folder, plan)
     if with_tensors:
         draft.tensors.extend(ranges_of(folder, plan))
-    draft.shards.extend(other_files(folder, [shard.path for shard in draft.shards]))
+    data = [name for name in folder.files if name.endswith(".distcp")]
+    draft.shards.extend(other_files(folder, [*data, *(shard.path for shard in draft.shards)]))
     return draft
 
 

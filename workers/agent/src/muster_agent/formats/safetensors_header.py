@@ -33,7 +33,8 @@ class HeaderTensor(NamedTuple):
 
 @dataclass(slots=True)
 class Header:
-    """`ok` is False where the file must not be loaded; `findings` says why. `unknown_dtypes`: of a newer writer."""
+    """`ok` is False where the file must not be loaded or could not be read; `findings` says why. `unknown_dtypes`: of a
+    newer writer."""
 
     size_bytes: int
     names: list[str] = field(default_factory=list)
@@ -43,10 +44,11 @@ class Header:
     metadata: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     unknown_dtypes: set[str] = field(default_factory=set)
+    was_read: bool = True
 
     @property
     def ok(self) -> bool:
-        return all(found.severity is not Severity.DAMAGE for found in self.findings)
+        return self.was_read and all(found.severity is not Severity.DAMAGE for found in self.findings)
 
 
 class _Invalid(Exception):
@@ -62,7 +64,7 @@ def read_header(file_path: str, shown: str, *, with_tensors: bool = True) -> Hea
     try:
         descriptor = os.open(file_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        return Header(0, findings=[finding(trouble(error, file_path).code, path=shown, detail=_why(error, shown))])
+        return _unread(error, file_path, shown)
     try:
         size_bytes = os.fstat(descriptor).st_size
         start = os.pread(descriptor, FIRST_READ_BYTES, 0)
@@ -73,13 +75,14 @@ def read_header(file_path: str, shown: str, *, with_tensors: bool = True) -> Hea
             header.findings.extend(_hole(descriptor, size_bytes, shown))
         return header
     except OSError as error:
-        return Header(0, findings=[finding(trouble(error, file_path).code, path=shown, detail=_why(error, shown))])
+        return _unread(error, file_path, shown)
     finally:
         os.close(descriptor)
 
 
-def _why(error: OSError, shown: str) -> str:
-    return f"{shown} could not be read: {error.strerror or type(error).__name__}"
+def _unread(error: OSError, file_path: str, shown: str) -> Header:
+    detail = f"{shown} could not be read: {error.strerror or type(error).__name__}"
+    return Header(0, findings=[finding(trouble(error, file_path).code, path=shown, detail=detail)], was_read=False)
 
 
 def _hole(descriptor: int, size_bytes: int, shown: str) -> list[Finding]:

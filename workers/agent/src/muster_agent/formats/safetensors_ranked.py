@@ -136,7 +136,7 @@ def _promised(draft: Draft, folder: Folder, name: str, size_bytes: int, *, with_
     shard = read_shard(folder, name, with_tensors=with_tensors, rank=rank, promised_bytes=size_bytes)
     add_shard(draft, shard, with_tensors=with_tensors)
     seen_bytes = folder.files[name].size_bytes
-    if seen_bytes == size_bytes or not shard.header.ok:
+    if seen_bytes == size_bytes or (shard.header.was_read and not shard.header.ok):
         return
     code = "shard_truncated" if seen_bytes < size_bytes else "shard_oversized"
     detail = f"{name} has {seen_bytes} bytes, {MARKER_NAME} promises {size_bytes}"

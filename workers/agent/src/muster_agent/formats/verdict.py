@@ -10,6 +10,7 @@ from muster_agent.formats.shape import shape_findings
 COULD_NOT_LOOK = frozenset(
     {"permission_denied", "listing_failed", "link_escapes_root", "link_broken", "metadata_unsafe", "path_unsafe"}
 )
+_WHOLE = (Status.COMPLETE, Status.UNCOMMITTED)
 NOT_THERE = frozenset({"shard_missing", "metadata_missing"})
 
 
@@ -36,7 +37,7 @@ def conclude(
         *draft.findings,
         *_status_findings(status, path),
         *_step_findings(draft.step, named_step, path),
-        *_role_findings(draft.roles, path),
+        *_role_findings(draft.roles if status in _WHOLE else None, path),
         *shape_findings(draft.shards, draft.world_size, path),
     ]
     return ShardMap(

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from muster_agent.formats.base import Role, ShardMap, Status
+from muster_agent.formats.detect import read_checkpoint
+
+Sample = Callable[[str], Path]
+
+
+def read(path: Path, grace_seconds: float = 0) -> ShardMap:
+    return read_checkpoint(path, grace_seconds=grace_seconds)
+
+
+def codes(shard_map: ShardMap) -> set[str]:
+    return {found.code for found in shard_map.findings}
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "world_size", "resumable"),
+    [
+        ("single/step-5", 5, 1, False),
+        ("w2/step-10", 10, 2, True),
+        ("w4-file-per-tensor/step-30", 30, 4, False),
+        ("w2-nocoll/step-60", 60, 2, False),
+        ("w4-nocoll/step-60", 60, 4, False),
+        ("torchtitan/step-15", 15, 2, True),
+    ],
+)
+def test_real_saves_are_complete(sample: Sample, name: str, step: int, world_size: int, resumable: bool) -> None:
+    found = read(sample(f"dcp/{name}"))
+    assert (found.format, found.status, found.step) == ("dcp", Status.COMPLETE, step)
+    assert (found.world_size, found.resumable) == (world_size, resumable)
+
+
+def test_an_empty_file_of_a_rank_without_data_is_legitimate(sample: Sample) -> None:
+    found = read(sample("dcp/w4-replicated/step-40"))
+    assert found.status is Status.COMPLETE
+    assert [shard.path for shard in found.shards if shard.size_bytes == 0] == ["__3_0.distcp"]
+    assert codes(found) == {"optimizer_missing"}
+
+
+def test_a_save_over_more_ranks_leaves_orphans_and_is_complete(sample: Sample) -> None:
+    found = read(sample("dcp/mixed-world/step-10"))
+    orphans = {one.path for one in found.findings if one.code == "shard_orphaned"}
+    assert (found.status, found.world_size) == (Status.COMPLETE, 2)
+    assert orphans == {"__2_0.distcp", "__3_0.distcp"}
+    assert not orphans & {shard.path for shard in found.shards}
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "expected"),
+    [
+        ("a-rank1-enospc", Status.INCOMPLETE, {"metadata_missing"}),
+        ("b-overwrite-killed", Status.CORRUPT, {"shard_oversized", "shard_truncated"}),
+        ("c-kill-before-rename", Status.UNCOMMITTED, {"temporary_left", "uncommitted", "optimizer_missing"}),
+        ("d-async-inflight", Status.INCOMPLETE, {"metadata_missing"}),
+    ],
+)
+def test_what_real_crashes_left_is_judged(sample: Sample, name: str, status: Status, expected: set[str]) -> None:
+    found = read(sample(f"dcp/crash/{name}/step-10"))
+    assert (found.status, codes(found), found.resumable) == (status, expected, False)
+
+
+def test_a_save_that_is_still_running_is_in_progress(sample: Sample) -> None:
+    folder = sample("dcp/crash/d-async-inflight/step-10")
+    os.utime(folder / "__0_0.distcp")
+    assert read(folder, grace_seconds=600).status is Status.IN_PROGRESS
+
+
+def test_files_newer_than_the_metadata_point_to_a_save_over_an_old_checkpoint(sample: Sample) -> None:
+    folder = sample("dcp/crash/b-overwrite-killed/step-10")
+    os.utime(folder / ".metadata", (1, 1))
+    assert all("over an old checkpoint" in one.detail for one in read(folder).findings)
+
+
+def test_a_file_that_the_metadata_needs_and_that_is_gone_makes_it_incomplete(sample: Sample) -> None:
+    folder = sample("dcp/w2/step-10")
+    (folder / "__1_0.distcp").unlink()
+    found = read(folder)
+    assert (found.status, codes(found)) == (Status.INCOMPLETE, {"shard_missing"})
+
+
+def test_a_cut_file_and_an_emptied_one_are_corrupt(sample: Sample) -> None:
+    folder = sample("dcp/w2/step-10")
+    os.truncate(folder / "__1_0.distcp", 100)
+    os.truncate(folder / "__0_0.distcp", 0)
+    found = read(folder)
+    assert (found.status, codes(found)) == (Status.CORRUPT, {"shard_truncated", "shard_empty"})
+
+
+def test_a_file_of_the_right_size_with_foreign_bytes_shows_at_its_record_heads(sample: Sample) -> None:
+    folder = sample("dcp/w2/step-10")
+    path = folder / "__1_0.distcp"
+    path.write_bytes(bytes(path.stat().st_size))
+    found = read(folder)
+    assert (found.status, codes(found)) == (Status.CORRUPT, {"metadata_unreadable"})
+
+
+def test_a_rank_without_its_own_metadata_leaves_a_hole(sample: Sample) -> None:
+    folder = sample("dcp/w4-nocoll/step-60")
+    (folder / "__2.metadata").unlink()
+    found = read(folder)
+    assert "metadata_missing" in codes(found)
+    assert found.status is not Status.COMPLETE
+    assert not found.resumable
+
+
+def test_the_last_ranks_loss_of_everything_shows_as_a_hole_in_the_tensors(sample: Sample) -> None:
+    folder = sample("dcp/w4-nocoll/step-60")
+    (folder / "__3.metadata").unlink()
+    (folder / "__3_0.distcp").unlink()
+    assert read(folder).status in (Status.CORRUPT, Status.INCOMPLETE)
+    assert "ranges_gap" in codes(read(folder))
+
+
+def test_tensor_ranges_are_the_tensors_own_bytes(sample: Sample) -> None:
+    folder = sample("dcp/torchtitan/step-15")
+    by_name = {one.name: one for one in read(folder).tensors}
+    step = by_name["train_state.step"]
+    with open(folder / step.shard, "rb") as stream:
+        stream.seek(step.offset_bytes)
+        assert struct.unpack("<i", stream.read(step.length_bytes)) == (15,)
+    assert by_name["optimizer.state.0.weight.exp_avg"].role is Role.OPTIMIZER
+    sizes = {one.length_bytes for one in by_name.values() if one.dtype == "float32" and one.shape == ()}
+    assert sizes == {4}
+
+
+def test_the_step_comes_from_the_state_where_the_name_gives_none(sample: Sample) -> None:
+    folder = sample("dcp/torchtitan/step-15")
+    renamed = folder.rename(folder.parent / "step-15.backup")
+    assert read(renamed).step == 15
+
+
+def test_a_renamed_folder_is_a_step_mismatch(sample: Sample) -> None:
+    folder = sample("dcp/torchtitan/step-15")
+    found = read(folder.rename(folder.parent / "step-100"))
+    assert found.step == 15
+    assert "step_mismatch" in codes(found)
+
+
+def test_the_loader_state_tells_the_data_parallel_ranks(sample: Sample) -> None:
+    assert read(sample("dcp/torchtitan/step-15")).dp == 2
+
+
+def test_metadata_that_asks_for_the_shell_is_unsafe_and_nothing_runs(tmp_path: Path) -> None:
+    class Attack:
+        def __reduce__(self) -> object:
+            return os.system, (f"touch {tmp_path}/made",)
+
+    folder = tmp_path / "step-10"
+    folder.mkdir()
+    (folder / ".metadata").write_bytes(pickle.dumps(Attack(), 4))
+    (folder / "__0_0.distcp").write_bytes(b"x")
+    found = read(folder)
+    assert (found.status, codes(found)) == (Status.UNREADABLE, {"metadata_unsafe"})
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_path_in_the_metadata_that_leads_away_is_never_opened(sample: Sample) -> None:
+    folder = sample("dcp/w2/step-10")
+    data = (folder / ".metadata").read_bytes()
+    assert data.count(b"__1_0.distcp") == 1
+    (folder / ".metadata").write_bytes(data.replace(b"__1_0.distcp", b"../../passwd"))
+    found = read(folder)
+    assert (found.status, codes(found)) == (Status.UNREADABLE, {"path_unsafe"})
+
+
+def test_metadata_that_breaks_off_is_corrupt(sample: Sample) -> None:
+    folder = sample("dcp/w2/step-10")
+    os.truncate(folder / ".metadata", 500)
+    assert (read(folder).status, codes(read(folder))) == (Status.CORRUPT, {"metadata_unreadable"})
+    os.truncate(folder / ".metadata", 0)
+    assert codes(read(folder)) == {"metadata_unreadable"}
+
+
+def test_a_leftover_beside_a_committed_save_is_only_a_warning(sample: Sample) -> None:
+    folder = sample("dcp/w2/step-10")
+    (folder / ".metadata.tmp").write_bytes(b"half")
+    found = read(folder)
+    assert (found.status, found.resumable) == (Status.COMPLETE, True)
+    assert "temporary_left" in codes(found)
+
+
+def test_the_only_copy_of_the_metadata_is_not_to_be_removed(sample: Sample) -> None:
+    found = read(sample("dcp/crash/c-kill-before-rename/step-10"))
+    assert [one.cure for one in found.findings if one.code == "temporary_left"][0].startswith("Keep")
