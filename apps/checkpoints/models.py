@@ -116,6 +116,8 @@ class Checkpoint(models.Model):
     step = models.BigIntegerField()
     format = models.CharField(max_length=32)
     world_size = models.PositiveIntegerField(null=True)
+    dp = models.PositiveIntegerField(null=True)
+    """Data-parallel ranks that its data-loader state is for; None where it binds to none."""
     total_bytes = models.BigIntegerField(default=0)
     saved_at = models.DateTimeField(null=True)
     """Newest mtime of its files where it was first seen: when the save ended, by the storage's clock."""

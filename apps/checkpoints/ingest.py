@@ -1,0 +1,382 @@
+"""Taking in a listing: runs, checkpoints, placements, shards, findings and manifests, in batches of constant queries.
+
+Only what changed is written; an unchanged place costs one update per batch. A tier is taken in by one writer at a time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from apps.checkpoints import describe, intake
+from apps.checkpoints.evidence import OPEN_DAMAGE, SCAN, trust_from
+from apps.checkpoints.findings import finding_row
+from apps.checkpoints.intake import Listed, Listing, ShardFields
+from apps.checkpoints.manifest_intake import ManifestIntake
+from apps.checkpoints.models import (
+    Checkpoint,
+    Finding,
+    InventoryScan,
+    Placement,
+    RunPointer,
+    Shard,
+    TrainingRun,
+    TrustEvidence,
+)
+from apps.checkpoints.runs import ensure_runs
+from apps.checkpoints.trust import effective_status
+from apps.core.models import Transition
+from apps.storage.models import StorageTier
+
+_PLACEMENT_FIELDS = [
+    "checkpoint", "status", "listed_status", "trust", "trust_at", "resumable", "not_resumable_reasons", "shard_count",
+    "total_bytes", "newest_mtime_at", "fingerprint", "manifest", "damaged_at",
+]  # fmt: skip
+_WRITE_ROWS = 2000
+Stamp = tuple[str, datetime]
+
+
+@dataclass(slots=True)
+class Counts:
+    checkpoints: int = 0
+    new: int = 0
+    changed: int = 0
+    runs: dict[str, str] = field(default_factory=dict)
+    """Folder of checkpoints -> id of the run they belong to; pointers lie in these folders."""
+
+
+def ingest(scan: InventoryScan, listing: Listing, listed_at: datetime) -> Counts:
+    """Record what was listed under the scan's root. `listed_at` is when the listing began, by the server's clock:
+    what a later listing has recorded already is left as it is, so listings may arrive in any order, and twice."""
+    counts = Counts()
+    for batch in intake.batches(listing.accepted):
+        _Batch(scan, listed_at, counts).take(batch)
+    _take_pointers(scan, listing, listed_at, counts)
+    return counts
+
+
+class _Batch:
+    """One transaction's worth. Loads everything it compares with in a constant number of queries, then writes."""
+
+    def __init__(self, scan: InventoryScan, listed_at: datetime, counts: Counts) -> None:
+        self.scan = scan
+        self.listed_at = listed_at
+        self.now = timezone.now()
+        self.counts = counts
+        self.transitions: list[Transition] = []
+        self.voided: list[TrustEvidence] = []
+        self.resolved: list[int] = []
+        self.new_findings: list[Finding] = []
+        self.changed: list[Placement] = []
+
+    @transaction.atomic
+    def take(self, batch: list[Listed]) -> None:
+        hold_tier(self.scan.tier_id)
+        existing, batch = self._touch(batch)
+        runs = ensure_runs(self.scan.tier.cluster, {item.run for item in batch})
+        checkpoints = _ensure_checkpoints(runs, batch, self.now)
+        self.fresh = {item.path: self._new_placement(item) for item in batch if item.path not in existing}
+        rows = {**existing, **self.fresh}
+        self._load([row.pk for row in existing.values()])
+        self.manifests = ManifestIntake(
+            [(rows[item.path], checkpoints[runs[item.run].pk, item.step], item) for item in batch if item.manifest]
+        )
+        for item in batch:
+            checkpoint = checkpoints[runs[item.run].pk, item.step]
+            self.counts.runs[item.path.rpartition("/")[0]] = checkpoint.run_id
+            self._take_one(rows[item.path], checkpoint, item)
+        self._write(rows, batch)
+        describe.describe_checkpoints([row.checkpoint_id for row in (*self.changed, *self.fresh.values())], batch, rows)
+        self.counts.checkpoints += len(batch)
+
+    # -- loading ----------------------------------------------------------------------------------------------------
+    def _touch(self, batch: list[Listed]) -> tuple[dict[str, Placement], list[Listed]]:
+        """Lock and load the rows of these paths; leave out those that a later listing has seen already."""
+        known = Placement.objects.filter(tier=self.scan.tier, path__in=[item.path for item in batch])
+        known.filter(last_seen_at__lte=self.listed_at).update(last_seen_at=self.listed_at)
+        rows = {row.path: row for row in known}
+        later = {path for path, row in rows.items() if row.last_seen_at > self.listed_at}
+        return (
+            {path: row for path, row in rows.items() if path not in later},
+            [item for item in batch if item.path not in later],
+        )
+
+    def _load(self, placement_ids: list[str]) -> None:
+        self.shards: dict[str, dict[str, ShardFields]] = defaultdict(dict)
+        self.shard_ids: dict[tuple[str, str], int] = {}
+        for pk, owner, path, size_bytes, promised_bytes, rank, role, mtime_ns in Shard.objects.filter(
+            placement__in=placement_ids
+        ).values_list("pk", "placement_id", "path", "size_bytes", "promised_bytes", "rank", "role", "mtime_ns"):
+            self.shards[owner][path] = (size_bytes, promised_bytes, rank, role, mtime_ns)
+            self.shard_ids[owner, path] = pk
+        self.open_findings: dict[str, list[Finding]] = defaultdict(list)
+        for found in Finding.objects.filter(placement__in=placement_ids, source_kind=SCAN, resolved_at=None):
+            self.open_findings[found.placement_id].append(found)
+        self.damage: dict[str, list[Finding]] = defaultdict(list)
+        for found in Finding.objects.filter(OPEN_DAMAGE, placement__in=placement_ids):
+            self.damage[found.placement_id].append(found)
+        self.evidence: dict[str, list[TrustEvidence]] = defaultdict(list)
+        for proof in TrustEvidence.objects.filter(placement__in=placement_ids, voided_at=None):
+            self.evidence[proof.placement_id].append(proof)
+
+    def _new_placement(self, item: Listed) -> Placement:
+        return Placement(
+            tier=self.scan.tier,
+            path=item.path,
+            status="",
+            trust="",
+            first_seen_at=self.now,
+            last_seen_at=self.listed_at,
+        )
+
+    # -- one placement ----------------------------------------------------------------------------------------------
+    def _take_one(self, row: Placement, checkpoint: Checkpoint, item: Listed) -> None:
+        before = {name: getattr(row, name) for name in _COMPARED}
+        row.checkpoint_id = checkpoint.pk
+        if before["checkpoint_id"] not in ("", None, checkpoint.pk):
+            row.manifest_id = None  # other state lies at this path now
+        if item.was_read or row.path in self.fresh:
+            self._take_files(row, item)
+        row.listed_status = item.status
+        row.resumable = item.resumable
+        row.not_resumable_reasons = item.reasons
+        self._compare_findings(row, item)
+        standing = [(proof.rung, proof.at) for proof in self.evidence[row.pk] if proof.fingerprint == row.fingerprint]
+        row.status = effective_status(row.listed_status, damaged=row.damaged_at is not None)
+        row.trust, row.trust_at = trust_from(row.listed_status, row.damaged_at is not None, standing)
+        self._note_change(row, before)
+
+    def _take_files(self, row: Placement, item: Listed) -> None:
+        shards = self.shards[row.pk]
+        if row.fingerprint and row.fingerprint != item.fingerprint and intake.was_saved_again(shards, item.shards):
+            row.manifest_id = None
+        self._void(row, item, shards)
+        row.fingerprint = item.fingerprint
+        row.shard_count = len(item.shards)
+        row.total_bytes = item.total_bytes
+        row.newest_mtime_at = item.newest_mtime_at
+        proof = self.manifests.take(row, item, self.evidence[row.pk])
+        if proof is not None:
+            self.evidence[row.pk].append(proof)
+
+    def _void(self, row: Placement, item: Listed, shards: dict[str, ShardFields]) -> None:
+        """Evidence for, and damage in, files other than these is about bytes that are gone. What was found after this
+        listing began is left: it may be about newer files than were listed."""
+        stale = [proof for proof in self.evidence[row.pk] if self._is_old(proof.fingerprint, proof.at, item)]
+        if stale:
+            reason = intake.what_changed(shards, item.shards)
+            for proof in stale:
+                proof.voided_at, proof.void_reason = self.now, reason
+            self.voided.extend(stale)
+            self.evidence[row.pk] = [proof for proof in self.evidence[row.pk] if proof.voided_at is None]
+        gone = [found for found in self.damage[row.pk] if self._is_old(found.fingerprint, found.found_at, item)]
+        self.resolved.extend(found.pk for found in gone)
+        if row.damaged_at is not None and len(gone) == len(self.damage[row.pk]):
+            row.damaged_at = None
+
+    def _is_old(self, fingerprint: str, at: datetime, item: Listed) -> bool:
+        return fingerprint != item.fingerprint and at < self.listed_at
+
+    def _compare_findings(self, row: Placement, item: Listed) -> None:
+        listed = {
+            _finding_key(found): found
+            for found in (
+                finding_row(row.pk, found, source_kind=SCAN, source_id=self.scan.pk, at=self.now)
+                for found in (*item.findings, *self.manifests.findings(item))
+            )
+        }
+        known = {_finding_key(found): found for found in self.open_findings[row.pk]}
+        self.new_findings.extend(found for key, found in listed.items() if key not in known)
+        if item.was_read:
+            self.resolved.extend(found.pk for key, found in known.items() if key not in listed)
+
+    def _note_change(self, row: Placement, before: dict[str, object]) -> None:
+        if row.path in self.fresh:
+            self.counts.new += 1
+        elif any(getattr(row, name) != value for name, value in before.items()):
+            self.changed.append(row)
+            if row.fingerprint != before["fingerprint"] or row.status != before["status"]:
+                self.counts.changed += 1
+        if row.status != before["status"]:
+            self.transitions.append(
+                Transition(
+                    owner_kind="placement",
+                    owner_id=row.pk,
+                    old=str(before["status"]),
+                    new=row.status,
+                    reason=f"seen by {self.scan.pk}",
+                    at=self.now,
+                )
+            )
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+    def _write(self, rows: dict[str, Placement], batch: list[Listed]) -> None:
+        self.manifests.write_manifests()
+        Placement.objects.bulk_create(self.fresh.values())
+        if self.changed:
+            Placement.objects.bulk_update(self.changed, _PLACEMENT_FIELDS)
+        self._write_shards(rows, batch)
+        Finding.objects.bulk_create(self.new_findings)
+        if self.resolved:
+            Finding.objects.filter(pk__in=self.resolved).update(resolved_at=self.now)
+        if self.voided:
+            TrustEvidence.objects.bulk_update(self.voided, ["voided_at", "void_reason"])
+        self.manifests.write_evidence()
+        Transition.objects.bulk_create(self.transitions)
+
+    def _write_shards(self, rows: dict[str, Placement], batch: list[Listed]) -> None:
+        write: list[Shard] = []
+        gone: list[int] = []
+        for item in batch:
+            row = rows[item.path]
+            if not item.was_read and row.path not in self.fresh:
+                continue
+            known = self.shards[row.pk]
+            write.extend(_shard(row.pk, path, it) for path, it in item.shards.items() if known.get(path) != it)
+            gone.extend(self.shard_ids[row.pk, path] for path in known.keys() - item.shards.keys())
+        if write:
+            Shard.objects.bulk_create(
+                write,
+                update_conflicts=True,
+                unique_fields=["placement", "path"],
+                update_fields=["size_bytes", "promised_bytes", "rank", "role", "mtime_ns"],
+            )
+        for begin in range(0, len(gone), _WRITE_ROWS):
+            Shard.objects.filter(pk__in=gone[begin : begin + _WRITE_ROWS]).delete()
+
+
+_COMPARED = [name if name not in ("checkpoint", "manifest") else f"{name}_id" for name in _PLACEMENT_FIELDS]
+
+
+def hold_tier(tier_id: str) -> None:
+    """Make other writers of this tier's placements wait until the transaction ends; an update does so on every
+    database, where `select_for_update` would be silently ignored on SQLite."""
+    StorageTier.objects.filter(pk=tier_id).update(speed_order=F("speed_order"))
+
+
+def mark_missing(scan: InventoryScan, not_looked_at: Iterable[str], listed_at: datetime) -> int:
+    """Copies inside the scan's root that this successful listing did not find. Those of which it could not know, and
+    those that were seen since it began, stay as they are."""
+    places = list(not_looked_at)
+    prefix = scan.root.rstrip("/") + "/"
+    with transaction.atomic():
+        hold_tier(scan.tier_id)
+        unseen = Placement.objects.filter(tier=scan.tier, last_seen_at__lt=listed_at).exclude(
+            listed_status=Placement.Status.MISSING
+        )
+        gone = [
+            row
+            for row in unseen
+            if (row.path == scan.root or row.path.startswith(prefix)) and intake.was_looked_at(row.path, places)
+        ]
+        _write_missing(scan, gone)
+    return len(gone)
+
+
+def _write_missing(scan: InventoryScan, gone: list[Placement]) -> None:
+    now = timezone.now()
+    missing = Placement.Status.MISSING
+    transitions = []
+    for row in gone:
+        transitions.append(
+            Transition(
+                owner_kind="placement", owner_id=row.pk, old=row.status, new=missing,
+                reason=f"{scan.pk} listed its root and it was not there", at=now,
+            )
+        )  # fmt: skip
+        row.status = row.listed_status = missing
+        row.trust, row.trust_at = Placement.Trust.LISTED, None
+        row.resumable, row.not_resumable_reasons = False, ["it is no longer there"]
+    Placement.objects.bulk_update(
+        gone,
+        ["status", "listed_status", "trust", "trust_at", "resumable", "not_resumable_reasons"],
+    )
+    for begin in range(0, len(gone), _WRITE_ROWS):
+        pks = [row.pk for row in gone[begin : begin + _WRITE_ROWS]]
+        Finding.objects.filter(placement__in=pks, source_kind=SCAN, resolved_at=None).update(resolved_at=now)
+    Transition.objects.bulk_create(transitions)
+
+
+def _ensure_checkpoints(
+    runs: dict[str, TrainingRun], batch: list[Listed], now: datetime
+) -> dict[tuple[str, int], Checkpoint]:
+    """By run id and step; those not known yet are made. Two tiers that race make one."""
+    wanted = {(runs[item.run].pk, item.step): item for item in batch}
+    known = _checkpoints(wanted.keys())
+    fresh = [key for key in wanted if key not in known]
+    if not fresh:
+        return known
+    Checkpoint.objects.bulk_create([_new_checkpoint(*key, wanted[key], now) for key in fresh], ignore_conflicts=True)
+    return _checkpoints(wanted.keys())
+
+
+def _new_checkpoint(run_id: str, step: int, item: Listed, now: datetime) -> Checkpoint:
+    return Checkpoint(
+        run_id=run_id,
+        step=step,
+        format=item.format,
+        world_size=item.world_size,
+        dp=item.dp,
+        total_bytes=item.total_bytes,
+        saved_at=item.newest_mtime_at,
+        created_at=now,
+    )
+
+
+def _checkpoints(keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Checkpoint]:
+    wanted = set(keys)
+    rows = Checkpoint.objects.filter(run__in={run for run, _step in wanted}, step__in={step for _run, step in wanted})
+    return {(row.run_id, row.step): row for row in rows if (row.run_id, row.step) in wanted}
+
+
+def _shard(placement_id: str, path: str, fields: ShardFields) -> Shard:
+    size_bytes, promised_bytes, rank, role, mtime_ns = fields
+    return Shard(
+        placement_id=placement_id,
+        path=path,
+        size_bytes=size_bytes,
+        promised_bytes=promised_bytes,
+        rank=rank,
+        role=role,
+        mtime_ns=mtime_ns,
+    )
+
+
+def _finding_key(found: Finding) -> tuple[object, ...]:
+    return (found.code, found.severity, found.path, found.detail, found.begin_byte, found.end_byte, found.tensor)
+
+
+@transaction.atomic
+def _take_pointers(scan: InventoryScan, listing: Listing, listed_at: datetime, counts: Counts) -> None:
+    """Pointers that lie in the folder of a run's checkpoints; those under the root that are gone are forgotten."""
+    rows = [
+        RunPointer(
+            run_id=counts.runs[folder],
+            tier=scan.tier,
+            path=pointer.path,
+            step=pointer.step,
+            binding=pointer.binding,
+            seen_at=listed_at,
+        )
+        for pointer in {pointer.path: pointer for pointer in listing.pointers}.values()
+        if (folder := pointer.path.rpartition("/")[0]) in counts.runs
+    ]
+    RunPointer.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["tier", "path"],
+        update_fields=["run", "step", "binding", "seen_at"],
+    )
+    prefix = scan.root.rstrip("/") + "/"
+    gone = [
+        row.pk
+        for row in RunPointer.objects.filter(tier=scan.tier, seen_at__lt=listed_at)
+        if row.path.startswith(prefix) and intake.was_looked_at(row.path, listing.not_looked_at)
+    ]
+    RunPointer.objects.filter(pk__in=gone).delete()

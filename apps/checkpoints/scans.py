@@ -1,0 +1,200 @@
+"""Inventory scans: an agent lists a root, the control plane records what it found."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from django.db import DataError, IntegrityError, transaction
+from django.utils import timezone
+from muster_agent.formats.base import Finding
+from muster_agent.formats.codes import finding
+from muster_agent.protocol.wire import InventoryBody, InventoryParams, TaskKind
+
+from apps.accounts.services import log_activity
+from apps.checkpoints.findings import MAX_PER_PLACEMENT, as_json
+from apps.checkpoints.ingest import ingest, mark_missing
+from apps.checkpoints.intake import Listing, sort_listing
+from apps.checkpoints.models import InventoryScan
+from apps.core.errors import Conflict, InvalidInput
+from apps.core.transitions import record, transition
+from apps.core.wakeups import announce
+from apps.fleet import selectors as fleet
+from apps.fleet import tasks
+from apps.fleet.models import Agent, AgentTask
+from apps.storage.models import StorageTier
+from apps.storage.paths import contains, is_posix, normalized_path
+
+log = logging.getLogger(__name__)
+
+OWNER_KIND = "scan"
+LOOK_AGAIN = timedelta(seconds=30)
+"""How soon the sweeper looks at a scan again, in case a message was lost."""
+INGEST_LEASE = timedelta(seconds=120)
+"""Longer than a Celery task may live: a second worker takes over only from a dead one."""
+UNFINISHED = (InventoryScan.State.QUEUED, InventoryScan.State.RUNNING)
+
+
+@transaction.atomic
+def request_scan(
+    *, tier: StorageTier, root: str | None = None, agent: Agent | None = None, actor: str
+) -> InventoryScan:
+    """Have an agent list `root` (default: the whole tier). Raises InvalidInput for a root outside the tier, Conflict
+    when it is being scanned already or no agent that is online reaches it."""
+    place = _root_of(tier, root)
+    lister = _agent_for(tier, place, agent)
+    now = timezone.now()
+    scan = InventoryScan(
+        tier=tier, agent=lister, root=place, requested_by=actor, created_at=now, next_attempt_at=now + LOOK_AGAIN
+    )
+    try:
+        with transaction.atomic():
+            scan.save(force_insert=True)
+    except IntegrityError as error:
+        raise Conflict(f"{place} is being scanned already; wait for that scan, or cancel it.") from error
+    tasks.create_task(
+        agent=lister,
+        kind=TaskKind.INVENTORY,
+        params=InventoryParams(root=place),
+        owner_kind=OWNER_KIND,
+        owner_id=scan.pk,
+    )
+    record("inventoryscan", scan.pk, old="", new=scan.state, actor=actor)
+    log_activity(actor=actor, action="scan.request", target_kind="scan", target_id=scan.pk, detail={"root": place})
+    return scan
+
+
+def _root_of(tier: StorageTier, root: str | None) -> str:
+    if not is_posix(tier.uri):
+        raise InvalidInput(
+            f"{tier.name} lies at {tier.uri}, and agents list POSIX paths only; "
+            "run `muster inventory` with that address, or scan a tier that is mounted.",
+            pointer="/tier",
+        )
+    place = tier.uri if root is None else normalized_path(root, pointer="/root")
+    if not contains(tier.uri, place):
+        raise InvalidInput(f"{place} is not inside {tier.uri}, where {tier.name} lies.", pointer="/root")
+    return place
+
+
+def _agent_for(tier: StorageTier, place: str, agent: Agent | None) -> Agent:
+    """The agent asked for, if it can do it; else the first that can."""
+    reaching = fleet.agents_reaching(place, tier.cluster)
+    if agent is None:
+        chosen = next(iter(reaching), None)
+        if chosen is None:
+            raise Conflict(
+                f"No agent that is online in {tier.cluster.name} reaches {place}; "
+                "start one whose roots contain it (`muster agent run --root`).",
+                code="no_agent",
+            )
+        return chosen
+    if all(other.pk != agent.pk for other in reaching):
+        raise Conflict(
+            f"This agent is not online, or {place} is in none of its roots.", code="no_agent", pointer="/agent"
+        )
+    return agent
+
+
+@transaction.atomic
+def cancel_scan(*, scan: InventoryScan, actor: str) -> InventoryScan:
+    """Stop a scan; what it had listed is dropped. Raises Conflict for one that has ended."""
+    if scan.state not in UNFINISHED:
+        raise Conflict(f"This scan has ended already ({scan.state}); there is nothing to cancel.")
+    tasks.cancel_owner(owner_kind=OWNER_KIND, owner_id=scan.pk, reason=f"cancelled by {actor}")
+    log_activity(actor=actor, action="scan.cancel", target_kind="scan", target_id=scan.pk)
+    advance(scan.pk)
+    scan.refresh_from_db()
+    return scan
+
+
+def due() -> list[str]:
+    """Unfinished scans that nobody has looked at for a while."""
+    rows = InventoryScan.objects.filter(next_attempt_at__lte=timezone.now(), state__in=UNFINISHED)
+    return list(rows.order_by("next_attempt_at").values_list("pk", flat=True)[:500])
+
+
+def advance(scan_id: str) -> None:
+    """Look at a scan's task and do what is due. Calling it twice, or from two workers, changes nothing."""
+    scan = InventoryScan.objects.select_related("tier__cluster").filter(pk=scan_id, state__in=UNFINISHED).first()
+    if scan is None:
+        return
+    task = tasks.tasks_of(OWNER_KIND, scan_id).last()
+    if task is None:
+        _end(scan, InventoryScan.State.FAILED, "its task is gone; scan again")
+    elif not task.outcome:
+        _note_progress(scan, task)
+    elif task.outcome == AgentTask.Outcome.DONE:
+        _take_result(scan, task)
+    elif task.outcome == AgentTask.Outcome.CANCELLED:
+        _end(scan, InventoryScan.State.CANCELLED, task.error)
+    else:
+        _end(scan, InventoryScan.State.FAILED, _why(task))
+
+
+def _note_progress(scan: InventoryScan, task: AgentTask) -> None:
+    began = task.state not in (AgentTask.State.QUEUED, AgentTask.State.LEASED)
+    if began and transition(scan, old=InventoryScan.State.QUEUED, new=InventoryScan.State.RUNNING):
+        announce(f"scan:{scan.pk}")
+    unfinished = InventoryScan.objects.filter(pk=scan.pk, state__in=UNFINISHED, next_attempt_at=scan.next_attempt_at)
+    unfinished.update(next_attempt_at=timezone.now() + LOOK_AGAIN)
+
+
+def _take_result(scan: InventoryScan, task: AgentTask) -> None:
+    """Ingest, under a lease in the row, so that a second worker keeps out while the first one is at it."""
+    lease = timezone.now() + INGEST_LEASE
+    mine = InventoryScan.objects.filter(pk=scan.pk, state__in=UNFINISHED, next_attempt_at=scan.next_attempt_at)
+    if mine.update(next_attempt_at=lease) != 1:
+        return
+    try:
+        body = tasks.body(task, InventoryBody)
+    except msgspec.ValidationError as error:
+        _end(scan, InventoryScan.State.FAILED, f"the agent's answer was not understood ({error}); update the agent")
+        return
+    listing = sort_listing(body, scan.root)
+    listed_at = task.started_at or scan.created_at
+    try:
+        counts = ingest(scan, listing, listed_at)
+        missing = mark_missing(scan, listing.not_looked_at, listed_at)
+    except DataError as error:
+        log.exception("scan %s could not be recorded", scan.pk)
+        _end(scan, InventoryScan.State.FAILED, f"the listing could not be recorded: {error}")
+        return
+    notes = [*body.findings, *listing.left_out, *_doubts(scan, listing, missing)]
+    _end(
+        scan,
+        InventoryScan.State.FINISHED,
+        "",
+        checkpoint_count=counts.checkpoints,
+        new_count=counts.new,
+        changed_count=counts.changed,
+        missing_count=missing,
+        findings=[as_json(note) for note in notes[:MAX_PER_PLACEMENT]],
+    )
+    tasks.forget_result(task)
+
+
+def _doubts(scan: InventoryScan, listing: Listing, missing: int) -> list[Finding]:
+    """A root that is suddenly empty may be a mount point without its mount: say so."""
+    if listing.accepted or not missing:
+        return []
+    detail = f"nothing is left under {scan.root}, where {missing} copies were; an unmounted file system looks the same"
+    cure = "Check that the storage is mounted on that node, then scan again: what returns unchanged keeps its trust."
+    return [finding("listing_failed", path=scan.root, detail=detail, cure=cure)]
+
+
+def _why(task: AgentTask) -> str:
+    if task.outcome == AgentTask.Outcome.LOST:
+        return f"the agent was lost while it listed ({task.error or 'no word from it'}); nothing was taken for gone"
+    if task.outcome == AgentTask.Outcome.UNSUPPORTED:
+        return "this agent is too old to take inventories; update it"
+    return task.error or "the agent gave no reason"
+
+
+def _end(scan: InventoryScan, state: InventoryScan.State, error: str, **fields: Any) -> None:
+    now = timezone.now()
+    ended = {"error": error, "finished_at": now, "next_attempt_at": None, **fields}
+    if transition(scan, old=UNFINISHED, new=state, reason=error, **ended):
+        announce(f"scan:{scan.pk}")

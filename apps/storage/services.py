@@ -1,0 +1,107 @@
+"""Writing storage tiers."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.accounts.services import log_activity
+from apps.core.errors import Conflict, InvalidInput
+from apps.fleet.models import Cluster
+from apps.storage.models import StorageTier, TierCeiling
+from apps.storage.paths import is_posix, normalized_uri
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_CHANGEABLE = frozenset({"name", "kind", "uri", "speed_order", "capacity_bytes", "cost_per_tb_month"})
+_MAX_SPEED_ORDER = 1000
+_OBJECT_KINDS = frozenset({StorageTier.Kind.OBJECT_STORE, StorageTier.Kind.ARCHIVE})
+
+
+@transaction.atomic
+def create_tier(
+    *,
+    cluster: Cluster,
+    name: str,
+    kind: str,
+    uri: str,
+    actor: str,
+    speed_order: int = 0,
+    capacity_bytes: int | None = None,
+    cost_per_tb_month: Decimal | None = None,
+) -> StorageTier:
+    """A new tier of `cluster`. Raises InvalidInput for a bad name or place, Conflict for a name that is taken."""
+    tier = StorageTier(
+        cluster=cluster,
+        name=name,
+        kind=kind,
+        uri=uri,
+        speed_order=speed_order,
+        capacity_bytes=capacity_bytes,
+        cost_per_tb_month=cost_per_tb_month,
+        created_at=timezone.now(),
+    )
+    _save(tier)
+    log_activity(actor=actor, action="tier.create", target_kind="tier", target_id=tier.pk, detail={"uri": tier.uri})
+    return tier
+
+
+@transaction.atomic
+def update_tier(*, tier: StorageTier, actor: str, **changes: Any) -> StorageTier:
+    """Change fields of a tier. Its place cannot change while copies are recorded there: they would not be there."""
+    unknown = changes.keys() - _CHANGEABLE
+    if unknown:
+        raise InvalidInput(f"A tier has no changeable field {sorted(unknown)[0]!r}.", pointer=f"/{sorted(unknown)[0]}")
+    if "uri" in changes and normalized_uri(changes["uri"]) != tier.uri and tier.placements.exists():
+        raise Conflict(
+            "Copies are recorded at this tier's place; create another tier for the new place.", pointer="/uri"
+        )
+    for field, value in changes.items():
+        setattr(tier, field, value)
+    _save(tier)
+    log_activity(
+        actor=actor, action="tier.update", target_kind="tier", target_id=tier.pk, detail={"fields": sorted(changes)}
+    )
+    return tier
+
+
+@transaction.atomic
+def record_ceiling(*, tier: StorageTier, bytes_per_second: float, client_count: int, method: str) -> TierCeiling:
+    """One measurement of the best read rate; predictions use the best of them."""
+    if not bytes_per_second > 0 or client_count < 1:
+        raise InvalidInput("A ceiling needs a positive rate and at least one client.")
+    return TierCeiling.objects.create(
+        tier=tier,
+        bytes_per_second=bytes_per_second,
+        client_count=client_count,
+        method=method[:100],
+        measured_at=timezone.now(),
+    )
+
+
+def _save(tier: StorageTier) -> None:
+    tier.uri = normalized_uri(tier.uri)
+    _check(tier)
+    try:
+        with transaction.atomic():
+            tier.save()
+    except IntegrityError as error:
+        raise Conflict(f"{tier.cluster.name} already has a tier {tier.name!r}.", pointer="/name") from error
+
+
+def _check(tier: StorageTier) -> None:
+    if not _NAME.fullmatch(tier.name):
+        raise InvalidInput("Use a-z, 0-9, - and _, at most 63 characters, no sign first.", pointer="/name")
+    if tier.kind not in StorageTier.Kind.values:
+        raise InvalidInput(f"Use one of {', '.join(StorageTier.Kind.values)}.", pointer="/kind")
+    if not is_posix(tier.uri) and tier.kind not in _OBJECT_KINDS:
+        raise InvalidInput(f"A tier at {tier.uri} is an object_store or an archive.", pointer="/kind")
+    if not 0 <= tier.speed_order <= _MAX_SPEED_ORDER:
+        raise InvalidInput(f"Use a whole number from 0 (fastest) to {_MAX_SPEED_ORDER}.", pointer="/speed_order")
+    if tier.capacity_bytes is not None and not 0 <= tier.capacity_bytes < 2**63:
+        raise InvalidInput("Use a whole number of bytes below 2^63, or null.", pointer="/capacity_bytes")
+    if tier.cost_per_tb_month is not None and tier.cost_per_tb_month < 0:
+        raise InvalidInput("Use a cost of at least 0, or null.", pointer="/cost_per_tb_month")
