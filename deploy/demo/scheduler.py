@@ -109,7 +109,7 @@ class Scheduler:
         reporter.phase_began("launch")
         command = [sys.executable, "-m", "deploy.demo.launcher", str(self._run_path)]
         command += ["--run", self._run, "--attempt", reporter.attempt, *self._launcher_arguments]
-        environment = {**os.environ, "MUSTER_DEMO_SLOT": slot}
+        environment = dict(os.environ)
         if self._hook_root is not None:
             environment[DIRECTORY_VARIABLE] = str(self._hook_root / slot)
         _say(f"attempt {reporter.attempt} starts on {slot}")
