@@ -128,18 +128,18 @@ class Story:
     def compare_losses(self) -> None:
         self._terminal.step(f"Compare the losses since then with those of an unbroken run, for {EQUAL_STEPS} steps")
         deadline = time.monotonic() + 90
-        while True:
-            rows = [row for row in self._job.losses_after(self.resume_step) if row[2] is not None]
-            if len(rows) >= EQUAL_STEPS:
-                break
+        comparison = None
+        while comparison is None or comparison.compared_steps < EQUAL_STEPS:
             if time.monotonic() > deadline:
-                raise DemoFailure(f"Only {len(rows)} steps could be compared after 90 s.")
+                raise DemoFailure(f"Fewer than {EQUAL_STEPS} steps could be compared after 90 s: {comparison}")
             time.sleep(0.2)
-        different = [row for row in rows if row[1] != row[2]]
-        if different:
-            step, loss, reference = different[0]
+            comparison = self._job.compare_with_reference(self.resume_step)
+        if comparison.first_difference is not None:
+            step, loss, reference = comparison.first_difference
             raise DemoFailure(f"The losses differ at step {step}: {loss} after the resume, {reference} unbroken.")
-        self._terminal.fact(f"{len(rows)} steps from {rows[0][0]} on are equal to the last digit")
+        self._terminal.fact(
+            f"{comparison.compared_steps} steps after step {self.resume_step} are equal to the last digit"
+        )
 
     def resume_point(self) -> Document:
         command = [MUSTER, "resume-point", str(self._job.run_folder), "--require", "sealed", "--json"]

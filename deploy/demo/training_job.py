@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
+from deploy.demo.losses import Comparison, compare, parse_attempts
 from deploy.embedded import Children
 
 RUN_NAME = "demo-mlp"
 SAVE_EVERY_STEPS = 40
 STEP_SECONDS = 0.4
-_STEP_LINE = re.compile(r"^step (\d+) loss (\S+)$", re.MULTILINE)
 
 
 class TrainingJob:
@@ -40,18 +39,18 @@ class TrainingJob:
         own_hooks = {**environment, "MUSTER_HOOK_DIR": str(self._reference_folder / "hooks")}
         self._children.start("reference", [sys.executable, *trainer, *pace], own_hooks)
 
-    def losses_after(self, step: int) -> list[tuple[int, str, str | None]]:
-        """(step, loss, reference's loss) of every step beyond `step`, as printed by the newest attempt that did it."""
-        reference = dict(_read(self._reference_file))
-        latest = dict(_read(self._losses_file))
-        return [(number, loss, reference.get(number)) for number, loss in sorted(latest.items()) if number > step]
+    def compare_with_reference(self, resumed_from: int) -> Comparison | None:
+        """The newest attempt's steps against the reference's; None until it resumed from that step."""
+        newest = parse_attempts(_text(self._losses_file))[-1]
+        if newest.resumed_from != resumed_from:
+            return None
+        reference = parse_attempts(_text(self._reference_file))[0]
+        return compare(newest.losses, reference.losses)
 
     def last_step(self) -> int:
-        return max((step for step, _loss in _read(self._losses_file)), default=0)
+        attempts = parse_attempts(_text(self._losses_file))
+        return max(attempts[-1].losses) if attempts else 0
 
 
-def _read(path: Path) -> list[tuple[int, str]]:
-    """Steps in the order of the file: a step that was done twice appears twice, its latest loss last."""
-    if not path.exists():
-        return []
-    return [(int(step), loss) for step, loss in _STEP_LINE.findall(path.read_text())]
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
