@@ -1,0 +1,38 @@
+"""What the agent tells about its node: read once per boot."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Any
+
+from muster_agent.probes.filesystem import read_file_system
+from muster_agent.runtime.config import AgentConfig
+
+
+def read_facts(config: AgentConfig) -> dict[str, Any]:
+    """JSON values only."""
+    return {
+        "roots": list(config.roots),
+        "file_systems": {root: read_file_system(root).name for root in config.roots},
+        "cpu_count": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "slots": config.slots,
+        "allows_disrupt": config.allow_disrupt,
+    }
+
+
+def read_machine_id() -> str:
+    """What tells this machine from others: systemd's machine id, else the host's name."""
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        try:
+            with open(path, encoding="ascii", errors="replace") as stream:
+                found = stream.read(128).strip()
+        except OSError:
+            continue
+        if found:
+            return found
+    return f"host-{platform.node()}"[:128]
