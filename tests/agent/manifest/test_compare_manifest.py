@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import xxhash
 from muster_agent.formats.base import Severity, ShardMap, Status
-from muster_agent.manifest.compare import ObservedShard, compare, matches, verdict
+from muster_agent.manifest.compare import MAX_RANGES, ObservedShard, compare, matches, verdict
 from muster_agent.manifest.model import Manifest, ShardDigest, TensorDigest
 from muster_agent.manifest.sampling import detection_probability, sample_chunks
 from muster_agent.manifest.seal import assemble, chunk_digests
@@ -67,6 +67,19 @@ def test_a_changed_chunk_is_named_with_its_range_and_tensor() -> None:
 def test_neighbouring_changed_chunks_are_one_range_and_separate_ones_two() -> None:
     ranges = [(f.begin_byte, f.end_byte) for f in compare(sealed(), seen(flipped(1, 4097, 16383)))]
     assert ranges == [(0, 8192), (12288, 16384)]
+
+
+def test_a_rotten_shard_is_told_in_a_bounded_number_of_ranges() -> None:
+    data = bytes(CHUNK * 400)
+    manifest = sealed(data=data)
+    rotten = bytearray(data)
+    for chunk in range(0, 400, 2):
+        rotten[chunk * CHUNK] = 1
+    found = compare(manifest, seen(bytes(rotten), len(data)))
+    assert len(found) == MAX_RANGES
+    assert (found[-1].begin_byte, found[-1].end_byte) == (126 * CHUNK, 399 * CHUNK)
+    assert "in 137 separate ranges" in found[-1].detail
+    assert "separate" not in found[-2].detail
 
 
 def test_a_missing_shard_is_damage() -> None:

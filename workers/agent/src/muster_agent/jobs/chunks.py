@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,11 +10,11 @@ from typing import NamedTuple
 import msgspec
 import xxhash
 
-from muster_agent.formats.base import Finding
+from muster_agent.formats.base import Finding, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.jobs.control import JobControl
-from muster_agent.manifest.compare import ObservedShard, overlapping, with_tensors
+from muster_agent.manifest.compare import ObservedShard, overlapping, tensors_by_shard, with_tensors
 from muster_agent.manifest.model import Manifest, TensorDigest
 from muster_agent.manifest.seal import chunk_digests
 from muster_agent.reload.buffers import BufferRing
@@ -183,33 +184,40 @@ def extents_of(shards: Sequence[StatedShard], manifest: Manifest | None) -> list
 def name_damaged_tensors(checkpoint_path: str, manifest: Manifest, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """The same findings, with each changed range naming the tensors whose own digest differs. Where no trained tensor
     of the range differs, the damage lies in the others that the format's metadata still names, or in the header."""
-    budget = _NARROW_BYTES
-    named: list[Finding] = []
-    for found in findings:
-        if found.code == "digest_mismatch":
-            budget, found = _narrow(checkpoint_path, manifest, found, budget)
-        named.append(found)
-    return tuple(named)
+    narrower = _Narrower(checkpoint_path, manifest)
+    return tuple(narrower.narrow(found) if found.code == "digest_mismatch" else found for found in findings)
 
 
-def _narrow(checkpoint_path: str, manifest: Manifest, found: Finding, budget: int) -> tuple[int, Finding]:
-    begin, end = found.begin_byte or 0, found.end_byte or 0
-    sealed = overlapping(manifest.tensors, found.path, begin, end)
-    cost = sum(tensor.length_bytes for tensor in sealed)
-    if cost > budget:
-        return budget, found
-    plain = msgspec.structs.replace(found, tensor=None, detail=found.detail.split("; ")[0])
-    try:
-        location = locate(checkpoint_path, found.path)
-        damaged = [tensor.name for tensor in sealed if _tensor_digest(location, tensor) != tensor.xxh3_64]
-    except OSError:
-        return budget, found
-    if damaged:
-        return budget - cost, with_tensors(plain, damaged, proven=True)
-    known = {tensor.name for tensor in sealed}
-    ranges = overlapping(read_checkpoint(checkpoint_path).tensors, found.path, begin, end)
-    others = [tensor.name for tensor in ranges if tensor.name not in known]
-    return budget - cost, with_tensors(plain, others)
+class _Narrower:
+    """Reads the tensors of damaged ranges again, up to a total of `_NARROW_BYTES`."""
+
+    def __init__(self, checkpoint_path: str, manifest: Manifest) -> None:
+        self._path = checkpoint_path
+        self._sealed = tensors_by_shard(manifest.tensors)
+        self._left_bytes = _NARROW_BYTES
+
+    @functools.cached_property
+    def _known(self) -> dict[str, list[TensorRange]]:
+        return tensors_by_shard(read_checkpoint(self._path).tensors)
+
+    def narrow(self, found: Finding) -> Finding:
+        begin, end = found.begin_byte or 0, found.end_byte or 0
+        sealed = overlapping(self._sealed.get(found.path, []), begin, end)
+        cost = sum(tensor.length_bytes for tensor in sealed)
+        if cost > self._left_bytes:
+            return found
+        self._left_bytes -= cost
+        try:
+            location = locate(self._path, found.path)
+            damaged = [tensor.name for tensor in sealed if _tensor_digest(location, tensor) != tensor.xxh3_64]
+        except OSError:
+            return found
+        plain = msgspec.structs.replace(found, tensor=None, detail=found.detail.split("; ")[0])
+        if damaged:
+            return with_tensors(plain, damaged, proven=True)
+        sound = {tensor.name for tensor in sealed}
+        others = overlapping(self._known.get(found.path, []), begin, end)
+        return with_tensors(plain, [tensor.name for tensor in others if tensor.name not in sound])
 
 
 def _tensor_digest(location: str, tensor: TensorDigest) -> str:

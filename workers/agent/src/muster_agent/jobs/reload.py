@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster_agent.formats.base import Finding, Severity
+from muster_agent.formats.codes import finding
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.jobs.chunks import (
     ChunkDigester,
@@ -257,9 +258,10 @@ def reload(
 def _manifest_for(path: str, given: Manifest | None) -> tuple[Manifest | None, tuple[Finding, ...]]:
     if given is not None:
         fault = why_invalid(given)
-        if fault is not None:
-            raise ValueError(f"the manifest is not usable: {fault}")
-        return given, ()
+        if fault is None:
+            return given, ()
+        detail = f"the manifest that was given is not usable: {fault}"
+        return None, (finding("metadata_unreadable", path="manifest", detail=detail, severity=Severity.WARNING),)
     try:
         return read_beside(path), ()
     except ManifestUnreadable as error:

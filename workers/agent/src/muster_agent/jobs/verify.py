@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from muster_agent.formats.base import Finding
+from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.jobs.chunks import (
@@ -88,7 +88,9 @@ def _sampled(whole: Sequence[Extent], chunk_bytes: int, sample_ratio: float, see
 
 
 def _unusable(fault: str, began: float) -> VerifyBody:
-    found: Finding = finding("metadata_unreadable", path="manifest", detail=f"the manifest is not usable: {fault}")
+    found: Finding = finding(
+        "metadata_unreadable", path="manifest", detail=f"the manifest is not usable: {fault}", severity=Severity.WARNING
+    )
     seconds = time.monotonic() - began
     return VerifyBody(
         verified=None,

@@ -10,9 +10,11 @@ import msgspec
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
-from muster_agent.manifest.model import Manifest, ShardDigest
+from muster_agent.manifest.model import Manifest, ShardDigest, TensorDigest
 
 DIGEST_CHARACTERS = 16
+MAX_RANGES = 64
+"""Damaged ranges of one shard that are listed one by one; a rotten disk must not make a report of millions."""
 _NAMED_TENSORS = 5
 
 
@@ -42,26 +44,33 @@ _T = TypeVar("_T", bound=_Named)
 
 def compare(manifest: Manifest, observed: Mapping[str, ObservedShard]) -> tuple[Finding, ...]:
     """Findings for every shard in `observed` (by path) against the manifest; shards not in `observed` were not looked
-    at and give none. A changed run of chunks is one `digest_mismatch` with its byte range."""
+    at and give none. A changed run of chunks is one `digest_mismatch` with its byte range; of a shard with more than
+    `MAX_RANGES` of them the last finding spans the rest."""
+    tensors = tensors_by_shard(manifest.tensors)
     found: list[Finding] = []
     for shard in manifest.shards:
         if shard.path in observed:
-            found.extend(_compare_shard(shard, observed[shard.path], manifest))
+            found.extend(_compare_shard(shard, observed[shard.path], manifest, tensors.get(shard.path, [])))
     return tuple(found)
 
 
-def _compare_shard(shard: ShardDigest, seen: ObservedShard, manifest: Manifest) -> Iterator[Finding]:
+def _compare_shard(
+    shard: ShardDigest, seen: ObservedShard, manifest: Manifest, tensors: Sequence[TensorDigest]
+) -> Iterator[Finding]:
     if seen.error is not None:
         code = "permission_denied" if seen.denied else "listing_failed"
         detail = f"{shard.path} could not be read to its end: {seen.error}"
         yield finding(code, path=shard.path, detail=detail, severity=Severity.WARNING)
     if seen.size_bytes is not None or seen.error is None:
         yield from size_findings(shard.path, shard.size_bytes, seen.size_bytes)
-    for begin, end in _changed_runs(shard, seen, manifest.chunk_bytes):
-        detail = f"bytes {begin} to {end} of {shard.path} differ from what was sealed at {manifest.sealed_at}"
-        names = [tensor.name for tensor in overlapping(manifest.tensors, shard.path, begin, end)]
+    ranges = list(_changed_runs(shard, seen, manifest.chunk_bytes))
+    for number, (begin, end) in enumerate(ranges[:MAX_RANGES]):
+        rest = len(ranges) - MAX_RANGES if number == MAX_RANGES - 1 else 0
+        end = ranges[-1][1] if rest > 0 else end
+        among = f" in {rest + 1} separate ranges" if rest > 0 else ""
+        detail = f"bytes {begin} to {end} of {shard.path} differ{among} from what was sealed at {manifest.sealed_at}"
         plain = finding("digest_mismatch", path=shard.path, detail=detail, begin_byte=begin, end_byte=end)
-        yield with_tensors(plain, names)
+        yield with_tensors(plain, [tensor.name for tensor in overlapping(tensors, begin, end)])
 
 
 def size_findings(path: str, expected_bytes: int, actual_bytes: int | None) -> Iterator[Finding]:
@@ -101,14 +110,17 @@ def _changed_runs(shard: ShardDigest, seen: ObservedShard, chunk_bytes: int) -> 
         yield begin, end
 
 
-def overlapping(tensors: Iterable[_T], shard: str, begin: int, end: int) -> list[_T]:
-    """Tensors with at least one byte in [begin, end) of a shard, in the order of their offsets."""
-    hits = [
-        tensor
-        for tensor in tensors
-        if tensor.shard == shard and tensor.offset_bytes < end and tensor.offset_bytes + tensor.length_bytes > begin
-    ]
-    return sorted(hits, key=lambda tensor: tensor.offset_bytes)
+def tensors_by_shard(tensors: Iterable[_T]) -> dict[str, list[_T]]:
+    """Tensors grouped by the shard they lie in, in the order of their offsets."""
+    grouped: dict[str, list[_T]] = {}
+    for tensor in sorted(tensors, key=lambda tensor: tensor.offset_bytes):
+        grouped.setdefault(tensor.shard, []).append(tensor)
+    return grouped
+
+
+def overlapping(tensors: Iterable[_T], begin: int, end: int) -> list[_T]:
+    """Those tensors of one shard that have at least one byte in [begin, end)."""
+    return [t for t in tensors if t.offset_bytes < end and t.offset_bytes + t.length_bytes > begin]
 
 
 def with_tensors(found: Finding, names: Sequence[str], *, proven: bool = False) -> Finding:
