@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from muster_agent.cli.inventory_text import inventory_lines
-from muster_agent.cli.output import CommandFailed, ExitCode, print_json, printable, say
+from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
 from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.checkpoint import GRACE_SECONDS, state_shards
@@ -41,7 +41,7 @@ def inventory(path: str, grace_seconds: float, as_json: bool) -> None:
         _say_place(found)
         return
     for line in inventory_lines(found, path, time.time()):
-        click.echo(printable(line))
+        click.echo(one_line(line))
 
 
 def listed(path: str, *, grace_seconds: float = GRACE_SECONDS, missing: ExitCode = ExitCode.NOT_FOUND) -> Inventory:
@@ -88,7 +88,8 @@ def finding_json(found: Finding) -> dict[str, str]:
 def _say_place(found: Inventory) -> None:
     """What is not about a single checkpoint has no place in the list; it is said on stderr."""
     for one in found.findings:
-        say(f"{one.severity.value} {one.code}: {one.path}: {one.detail}\n  what to do: {one.cure}")
+        say(one_line(f"{one.severity.value} {one.code}: {one.path}: {one.detail}"))
+        say(one_line(f"  what to do: {one.cure}"))
 
 
 def pointer_beside(found: Inventory, folder: str) -> Pointer | None:

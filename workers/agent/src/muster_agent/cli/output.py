@@ -53,6 +53,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
+def one_line(text: str) -> str:
+    """As printable, with line breaks escaped too: a file's name cannot begin a line of its own."""
+    return printable(text).replace("\n", "\\n")
+
+
 def human_bytes(size_bytes: int) -> str:
     """Binary units with their label, such as `1.5 GiB`; below 1 KiB the exact count."""
     if size_bytes < 1024:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from muster_agent.cli.inventory import listed, pointer_beside
-from muster_agent.cli.output import CommandFailed, ExitCode, print_json, printable, say
+from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
 from muster_agent.cli.resume_text import decision_lines
 from muster_agent.cli.server_evidence import BUDGET_SECONDS, NoEvidence, ServerAnswer, ask_server, read_token
 from muster_agent.decide.evidence import candidates_of
@@ -81,7 +81,7 @@ def resume_point(
         print_json(_json(decision))
     else:
         for line in decision_lines(decision, path):
-            click.echo(printable(line))
+            click.echo(one_line(line))
     if decision.outcome != "found":
         raise SystemExit(int(ExitCode.NOT_FOUND))
 

@@ -31,6 +31,7 @@ class NoEvidence(Exception):
 def ask_server(server: str, run: str, token: str | None, *, budget_seconds: float = BUDGET_SECONDS) -> ServerAnswer:
     """What the server knows of `run`. Raises NoEvidence after at most `budget_seconds`, name look-up included: the
     request runs in a thread of its own, which is left behind when it does not come back."""
+    _refuse_other_addresses(server)
     result: list[ServerAnswer | NoEvidence] = []
 
     def work() -> None:
@@ -78,6 +79,16 @@ def _understood(server: str, run: str, status: int, body: bytes) -> ServerAnswer
         return msgspec.json.decode(body, type=ServerAnswer)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise NoEvidence(f"{server} gave an answer that is not understood") from error
+
+
+def _refuse_other_addresses(server: str) -> None:
+    try:
+        parts = urlsplit(server)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise NoEvidence(f"{server} is no http or https address")
 
 
 def _refuse_plain_text(server: str) -> None:

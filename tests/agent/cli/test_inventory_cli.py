@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from muster_agent.cli import main
+
+from tests.agent.checkpoint_factory import write_checkpoint
+
+DATA = Path(__file__).parents[2] / "data"
+NOBODY = 65534
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run-a"
+    for step in (10, 20, 30):
+        write_checkpoint(folder, step, rank_bytes=300, world_size=2)
+    return folder
+
+
+def muster(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["inventory", *map(str, arguments)], catch_exceptions=False)
+
+
+def test_the_json_is_the_agreed_list(run: Path) -> None:
+    done = muster(run, "--json")
+    listed = json.loads(done.stdout)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [one["step"] for one in listed] == [30, 20, 10]
+    newest = listed[0]
+    size_bytes = sum(path.stat().st_size for path in (run / "step-00000030").iterdir())
+    assert newest.pop("newest_mtime_at").endswith("+00:00")
+    assert newest == {
+        "path": str(run / "step-00000030"),
+        "run": "run-a",
+        "step": 30,
+        "format": "safetensors",
+        "status": "complete",
+        "resumable": True,
+        "world_size": 2,
+        "shard_count": 2,
+        "total_bytes": size_bytes,
+        "findings": [],
+    }
+
+
+def test_findings_in_the_json_have_the_agreed_fields(run: Path) -> None:
+    (run / "step-00000030" / "rank-00001-of-00002.safetensors").unlink()
+    (found,) = json.loads(muster(run, "--json").stdout)[0]["findings"]
+    assert list(found) == ["code", "severity", "path", "detail", "cure"]
+    assert (found["code"], found["severity"]) == ("shard_missing", "damage")
+
+
+def test_the_table_names_each_step_what_is_wrong_and_what_to_do(run: Path) -> None:
+    (run / "step-00000030" / "rank-00001-of-00002.safetensors").unlink()
+    text = muster(run).stdout
+    assert "3 checkpoints, 2 to resume from" in text
+    assert "incomplete" in text
+    assert "damage shard_missing: step-00000030" in text
+    assert "what to do: Copy the file back" in text
+
+
+def test_one_cure_is_said_once_for_many_checkpoints() -> None:
+    text = muster(DATA / "dcp" / "torchtitan").stdout
+    assert text.count("what to do") == 1
+    assert "rng_missing: step-15, step-5" in text
+
+
+def test_an_empty_folder_says_so(tmp_path: Path) -> None:
+    assert (muster(tmp_path).exit_code, muster(tmp_path).stdout) == (0, f"No checkpoints under {tmp_path}.\n")
+    assert json.loads(muster(tmp_path, "--json").stdout) == []
+
+
+def test_a_single_checkpoint_is_a_list_of_one(run: Path) -> None:
+    assert [one["step"] for one in json.loads(muster(run / "step-00000020", "--json").stdout)] == [20]
+
+
+def test_a_path_that_is_not_there_is_an_error_with_what_to_do(tmp_path: Path) -> None:
+    done = muster(tmp_path / "nowhere")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "no such file or folder" in done.stderr
+    assert "what to do:" in done.stderr
+
+
+def test_a_bucket_is_refused_with_what_to_do() -> None:
+    done = muster("s3://bucket/prefix")
+    assert done.exit_code == 2
+    assert "what to do:" in done.stderr
+
+
+def test_a_negative_grace_period_is_a_usage_error(run: Path) -> None:
+    assert muster(run, "--grace", "-1").exit_code == 2
+
+
+def test_what_is_about_the_folder_is_said_on_stderr_beside_the_json(run: Path) -> None:
+    (run / "latest").write_text("99")
+    done = muster(run, "--json")
+    assert len(json.loads(done.stdout)) == 3
+    assert "pointer_dangling" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["hostile", "safetensors/bad", "dcp/crash"])
+def test_hostile_and_broken_files_are_listed_without_a_traceback(place: str) -> None:
+    done = muster(DATA / place, "--json", "--grace", "0")
+    assert done.exit_code == 0
+    assert all(one["status"] for one in json.loads(done.stdout))
+
+
+def test_terminal_commands_in_a_name_are_shown_and_not_obeyed(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "run\x1b[2J\nevil", 10, rank_bytes=300, world_size=2)
+    text = muster(tmp_path).stdout
+    assert "\x1b" not in text
+    assert "\nevil" not in text
+    assert "\\x1b[2J" in text
+
+
+def test_a_folder_that_may_not_be_read_is_an_error_of_its_own(run: Path) -> None:
+    place = run
+    while place != Path("/tmp") and place != place.parent:
+        if place.stat().st_uid == os.geteuid():
+            place.chmod(0o755)
+        place = place.parent
+    run.chmod(0)
+    script = (
+        "import os, sys\n"
+        "from muster_agent.cli import main\n"
+        "main(['inventory', '--help'], standalone_mode=False)\n"  # every import, while the interpreter's files are open
+        "print(end='~')\n"
+        "if os.geteuid() == 0:\n"
+        f"    os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+        "main(['inventory', sys.argv[1]])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(run)], capture_output=True, text=True, timeout=60)
+    run.chmod(0o755)
+    assert (done.returncode, done.stdout.split("~")[1]) == (1, "")
+    assert "may not read it" in done.stderr
+    assert "Traceback" not in done.stderr

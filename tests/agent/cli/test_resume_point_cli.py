@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from muster_agent.cli import main
+from muster_agent.formats.detect import files_of, read_checkpoint
+from muster_agent.formats.fingerprint import fingerprint
+from muster_agent.jobs.seal import seal
+
+from tests.agent.checkpoint_factory import write_checkpoint
+
+FIELDS = ("outcome path step tier status trust as_of source predicted_seconds pointer skipped").split()  # noqa: SIM905
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run-a"
+    for step in (10, 20, 30):
+        write_checkpoint(folder, step, rank_bytes=300, world_size=2)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def muster(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["resume-point", *map(str, arguments)], catch_exceptions=False)
+
+
+def ask(*arguments: object) -> dict[str, Any]:
+    answer = json.loads(muster(*arguments, "--json").stdout)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def step_path(run: Path, step: int) -> Path:
+    return run / f"step-{step:08d}"
+
+
+def damage(run: Path, step: int) -> None:
+    os.truncate(step_path(run, step) / "rank-00001-of-00002.safetensors", 50)
+
+
+# -- from the disk -----------------------------------------------------------------------------------------------------
+def test_the_newest_complete_step_is_named_with_the_agreed_fields(run: Path) -> None:
+    done = muster(run, "--json")
+    answer = json.loads(done.stdout)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert list(answer) == FIELDS
+    assert (answer["outcome"], answer["step"], answer["path"]) == ("found", 30, str(step_path(run, 30)))
+    assert (answer["status"], answer["trust"], answer["source"]) == ("complete", "complete", "disk")
+    assert (answer["pointer"], answer["skipped"], answer["predicted_seconds"]) == (None, [], None)
+
+
+def test_a_damaged_newest_step_is_passed_over_and_named(run: Path) -> None:
+    damage(run, 30)
+    answer = ask(run)
+    assert answer["step"] == 20
+    assert answer["skipped"] == [{"path": str(step_path(run, 30)), "step": 30, "reasons": ["it is damaged"]}]
+    text = muster(run).stdout
+    assert text.startswith("Resume from step 20")
+    assert "it is damaged" in text
+
+
+def test_nothing_to_resume_from_exits_3_with_the_outcome(run: Path) -> None:
+    for step in (10, 20, 30):
+        damage(run, step)
+    done = muster(run, "--json")
+    answer = json.loads(done.stdout)
+    assert (done.exit_code, answer["outcome"]) == (3, "nothing_resumable")
+    assert (answer["path"], answer["step"], len(answer["skipped"])) == (None, None, 3)
+    assert "Do not start from step 0" in muster(run).stdout
+
+
+def test_an_empty_folder_exits_3_with_no_checkpoints(tmp_path: Path) -> None:
+    done = muster(tmp_path, "--json")
+    assert (done.exit_code, json.loads(done.stdout)["outcome"]) == (3, "no_checkpoints")
+
+
+def test_a_step_that_is_absent_exits_3(run: Path) -> None:
+    done = muster(run, "--json", "--step", 15)
+    assert (done.exit_code, json.loads(done.stdout)["outcome"]) == (3, "step_absent")
+    assert ask(run, "--step", 10)["step"] == 10
+
+
+def test_a_path_that_is_not_there_exits_1_and_is_not_taken_for_a_fresh_start(tmp_path: Path) -> None:
+    done = muster(tmp_path / "nowhere", "--json")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "no such file or folder" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--world-size", "0"],
+        ["--world-size", "9", "--dp", "2", "--tp", "2", "--pp", "2"],
+        ["--max-age", "soon"],
+        ["--require", "listed"],
+        ["--step", "-1"],
+        ["--nonsense"],
+    ],
+)
+def test_a_wrong_question_exits_2(run: Path, arguments: list[str]) -> None:
+    done = muster(run, *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr
+
+
+def test_another_world_size_finds_nothing_in_rank_sharded_files(run: Path) -> None:
+    assert ask(run, "--world-size", 2)["step"] == 30
+    assert muster(run, "--world-size", 4).exit_code == 3
+
+
+def test_what_is_too_old_is_passed_over(run: Path) -> None:
+    for path in step_path(run, 30).iterdir():
+        os.utime(path, (time.time() - 7200,) * 2)
+    assert ask(run, "--max-age", "1h")["step"] == 20
+    assert ask(run, "--max-age", "3h")["step"] == 30
+
+
+def test_a_sealed_step_is_chosen_where_a_seal_is_required(run: Path) -> None:
+    seal(str(step_path(run, 20)))
+    answer = ask(run, "--require", "sealed")
+    assert (answer["step"], answer["trust"], answer["source"]) == (20, "sealed", "disk+manifest")
+    assert answer["skipped"][0]["reasons"] == ["it is only complete, and sealed is required"]
+
+
+def test_a_damaged_manifest_is_said_and_adds_no_trust(run: Path) -> None:
+    (step_path(run, 30) / ".muster-manifest.json").write_text("{}")
+    done = muster(run, "--json")
+    assert (json.loads(done.stdout)["trust"], done.exit_code) == ("complete", 0)
+    assert "manifest" in done.stderr
+
+
+def test_a_binding_pointer_holds_back_newer_steps(run: Path) -> None:
+    (run / "latest_checkpointed_iteration.txt").write_text("20")
+    answer = ask(run)
+    assert (answer["step"], answer["pointer"]["step"]) == (20, 20)
+    assert list(answer["pointer"]) == ["path", "step"]
+
+
+def test_several_runs_are_the_users_choice(run: Path, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "run-b", 99, rank_bytes=300, world_size=2)
+    done = muster(tmp_path, "--json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "run-a" in done.stderr and "run-b" in done.stderr
+    assert ask(tmp_path, "--run", "run-a")["step"] == 30
+    assert muster(tmp_path, "--run", "run-c").exit_code == 2
+
+
+def test_a_single_checkpoint_may_be_asked_about(run: Path) -> None:
+    assert ask(step_path(run, 20))["step"] == 20
+
+
+# -- with a server -----------------------------------------------------------------------------------------------------
+@contextmanager
+def serving(answer: Answer) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def log_message(self, *_arguments: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.block_on_close = False
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def reply(body: object, status: int = 200) -> Answer:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+
+    return send
+
+
+def evidence(run: Path, step: int, **changes: Any) -> dict[str, Any]:
+    shard_map = read_checkpoint(step_path(run, step))
+    return {
+        "path": shard_map.path,
+        "fingerprint": fingerprint(files_of(shard_map)),
+        "manifest_id": "m",
+        "trust": "verified",
+        "as_of": "2026-01-02T03:04:05+00:00",
+        "damage": [],
+        "tier": "nvme",
+        "tier_order": 1,
+        **changes,
+    }
+
+
+def test_the_servers_evidence_adds_trust_and_the_prediction(run: Path) -> None:
+    body = {"evidence": [evidence(run, 20)], "path": str(step_path(run, 20)), "predicted_seconds": 12.5}
+    with serving(reply(body)) as server:
+        answer = ask(run, "--require", "verified", "--server", server)
+    assert (answer["step"], answer["trust"], answer["source"]) == (20, "verified", "disk+server")
+    assert (answer["tier"], answer["as_of"]) == ("nvme", "2026-01-02T03:04:05+00:00")
+    assert answer["predicted_seconds"] == 12.5
+
+
+def test_a_prediction_for_another_checkpoint_is_not_passed_on(run: Path) -> None:
+    body = {"evidence": [], "path": str(step_path(run, 10)), "predicted_seconds": 12.5}
+    with serving(reply(body)) as server:
+        assert ask(run, "--server", server)["predicted_seconds"] is None
+
+
+def test_damage_that_an_audit_found_passes_the_step_over(run: Path) -> None:
+    body = {"evidence": [evidence(run, 30, damage=["bytes 4 to 8 of rank 1 differ"])]}
+    with serving(reply(body)) as server:
+        answer = ask(run, "--server", server)
+    assert answer["step"] == 20
+    assert answer["skipped"][0]["reasons"] == ["an audit found damage: bytes 4 to 8 of rank 1 differ"]
+
+
+def test_evidence_about_other_bytes_is_left_aside(run: Path) -> None:
+    with serving(reply({"evidence": [evidence(run, 30, fingerprint="0" * 32)]})) as server:
+        answer = ask(run, "--server", server)
+    assert (answer["trust"], answer["source"]) == ("complete", "disk")
+
+
+def test_the_server_is_asked_with_the_token_for_this_run(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        seen.append((handler.path, handler.headers["Authorization"]))
+        reply({})(handler)
+
+    (tmp_path / "token").write_text("secret\n")
+    monkeypatch.setenv("MUSTER_TOKEN_FILE", str(tmp_path / "token"))
+    with serving(answer) as server:
+        monkeypatch.setenv("MUSTER_SERVER", server)
+        assert muster(run).exit_code == 0
+        assert muster(run, "--run", "a/b").exit_code == 0
+    assert seen[0] == ("/api/v1/runs/run-a/resume-point?evidence=1", "Bearer secret")
+    assert seen[1][0] == "/api/v1/runs/a%2Fb/resume-point?evidence=1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (reply({"detail": "no"}, 401), "refused the token (401)"),
+        (reply({"detail": "no"}, 404), "knows no run 'run-a'"),
+        (reply(b"oops", 500), "answered with status 500"),
+        (reply(b"<html>"), "not understood"),
+        (reply({"evidence": [{"path": 3}]}), "not understood"),
+        (reply(b"[" * 100_000), "not understood"),
+        (reply(b"", 302), "answered with status 302"),
+    ],
+)
+def test_a_server_that_gives_nothing_usable_is_said_and_the_disk_answers(run: Path, answer: Answer, said: str) -> None:
+    with serving(answer) as server:
+        done = muster(run, "--json", "--server", server)
+    assert (done.exit_code, json.loads(done.stdout)["step"]) == (0, 30)
+    assert said in done.stderr
+    assert "answering from the disk alone" in done.stderr
+
+
+def test_a_server_that_is_away_is_said_and_the_disk_answers(run: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        done = muster(run, "--json", "--server", f"http://127.0.0.1:{taken.getsockname()[1]}")
+    assert (done.exit_code, json.loads(done.stdout)["source"]) == (0, "disk")
+    assert "could not be reached" in done.stderr
+
+
+def slow(handler: BaseHTTPRequestHandler) -> None:
+    time.sleep(8)
+    reply({})(handler)
+
+
+def drip(handler: BaseHTTPRequestHandler) -> None:
+    """One byte each half second: no single read ever waits long."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    for _ in range(16):
+        handler.wfile.write(b" ")
+        handler.wfile.flush()
+        time.sleep(0.5)
+
+
+@pytest.mark.parametrize("answer", [slow, drip])
+def test_a_slow_server_costs_two_seconds_at_most(run: Path, answer: Answer) -> None:
+    with serving(answer) as server:
+        began = time.monotonic()
+        done = muster(run, "--json", "--server", server)
+        seconds = time.monotonic() - began
+    assert (done.exit_code, json.loads(done.stdout)["step"]) == (0, 30)
+    assert seconds < 3.5
+    assert "answering from the disk alone" in done.stderr
+
+
+@pytest.mark.parametrize("server", ["nonsense", "http://", "ftp://127.0.0.1", "http://[::1", "http://127.0.0.1:99999"])
+def test_an_address_that_is_none_is_said_and_the_disk_answers(run: Path, server: str) -> None:
+    done = muster(run, "--json", "--server", server)
+    assert (done.exit_code, json.loads(done.stdout)["step"]) == (0, 30)
+    assert "is no http or https address; answering from the disk alone" in done.stderr
+
+
+def test_a_token_never_goes_over_plain_http_to_another_host(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_TOKEN", "secret")
+    done = muster(run, "--json", "--server", "http://192.0.2.1:8000")
+    assert done.exit_code == 0
+    assert "plain HTTP" in done.stderr
+
+
+def test_a_token_file_that_cannot_be_read_is_said(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_TOKEN_FILE", str(run / "nowhere"))
+    done = muster(run, "--json", "--server", "http://127.0.0.1:9")
+    assert done.exit_code == 0
+    assert "token file" in done.stderr
