@@ -9,6 +9,7 @@ handler500 = "controlplane.error_views.server_error"
 
 urlpatterns = [
     path("agent/v1/", include("apps.fleet.agent_api.urls")),
+    path("agent/v1/", include("apps.checkpoints.agent_api.urls")),
     path("api/", include("controlplane.api_urls")),
     path("", include("apps.accounts.urls")),
     path("", include("apps.dashboard.urls")),

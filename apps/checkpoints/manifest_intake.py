@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster_agent.formats.base import Finding
+from muster_agent.formats.base import Finding, Severity
+from muster_agent.formats.codes import finding
 from muster_agent.manifest.compare import matches
 from muster_agent.manifest.model import Manifest, manifest_id
 from muster_agent.protocol.trust import Trust
@@ -41,8 +42,9 @@ class ManifestIntake:
         if identity not in self._owners and item.manifest.step in (None, item.step):
             try:
                 self._new[identity] = manifest_row(checkpoint, item.manifest)
-            except InvalidInput:
+            except InvalidInput as error:
                 self._ids.pop(item.path)
+                self._findings[item.path] = (_unusable(item, error.detail),)
                 return
             self._owners[identity] = checkpoint.pk
         if self._owners.get(identity) != checkpoint.pk:
@@ -96,6 +98,11 @@ class ManifestIntake:
             unique_fields=["placement", "rung", "source_kind", "source_id"],
             update_fields=["fingerprint", "detail", "at", "voided_at", "void_reason"],
         )
+
+
+def _unusable(item: Listed, detail: str) -> Finding:
+    cure = "Remove the manifest and seal the checkpoint again, or copy the manifest back from another placement."
+    return finding("metadata_unreadable", path=item.path, detail=detail, severity=Severity.WARNING, cure=cure)
 
 
 def _shares_files(manifest: Manifest, item: Listed) -> bool:
