@@ -338,3 +338,30 @@ def test_a_token_file_that_cannot_be_read_is_said(run: Path, monkeypatch: pytest
     done = muster(run, "--json", "--server", "http://127.0.0.1:9")
     assert done.exit_code == 0
     assert "token file" in done.stderr
+
+
+# -- how much is read --------------------------------------------------------------------------------------------------
+def test_no_step_older_than_the_answer_is_opened(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    real_open = os.open
+
+    def watching_open(path: Any, *arguments: Any, **options: Any) -> int:
+        opened.append(str(path))
+        return real_open(path, *arguments, **options)
+
+    damage(run, 30)
+    monkeypatch.setattr(os, "open", watching_open)
+    assert ask(run)["step"] == 20
+    assert any("step-00000020" in path for path in opened)
+    assert not any("step-00000010" in path for path in opened)
+
+
+def test_reading_goes_on_until_the_trust_that_is_required(run: Path) -> None:
+    seal(str(step_path(run, 10)))
+    answer = ask(run, "--require", "sealed")
+    assert (answer["step"], [one["step"] for one in answer["skipped"]]) == (10, [30, 20])
+
+
+def test_a_folder_whose_name_promises_a_newer_step_does_not_hide_the_newest(run: Path) -> None:
+    step_path(run, 10).rename(run / "step-99")
+    assert ask(run)["step"] == 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.checkpoint import GRACE_SECONDS, state_shards
 from muster_agent.formats.times import iso_time
-from muster_agent.formats.walk import Inventory, RootUnreadable
+from muster_agent.formats.walk import Enough, Inventory, RootUnreadable
 from muster_agent.formats.walk import inventory as take_inventory
 
 
@@ -44,7 +45,13 @@ def inventory(path: str, grace_seconds: float, as_json: bool) -> None:
         click.echo(one_line(line))
 
 
-def listed(path: str, *, grace_seconds: float = GRACE_SECONDS, missing: ExitCode = ExitCode.NOT_FOUND) -> Inventory:
+def listed(
+    path: str,
+    *,
+    grace_seconds: float = GRACE_SECONDS,
+    missing: ExitCode = ExitCode.NOT_FOUND,
+    enough: Enough | None = None,
+) -> Inventory:
     """The inventory of PATH, or the failure that a user can act on."""
     if "://" in path:
         hint = "give the folder where the bucket is mounted; object storage is not read directly yet"
@@ -52,7 +59,7 @@ def listed(path: str, *, grace_seconds: float = GRACE_SECONDS, missing: ExitCode
     if not path or "\0" in path:
         raise CommandFailed("the path is empty or holds a zero byte", hint="name a folder", code=ExitCode.USAGE)
     try:
-        return take_inventory(path, grace_seconds=grace_seconds)
+        return take_inventory(path, grace_seconds=grace_seconds, enough=enough)
     except RootUnreadable as error:
         code = missing if error.is_missing else ExitCode.ERROR
         raise CommandFailed(str(error), hint=error.hint, code=code) from error
@@ -92,7 +99,7 @@ def _say_place(found: Inventory) -> None:
         say(one_line(f"  what to do: {one.cure}"))
 
 
-def pointer_beside(found: Inventory, folder: str) -> Pointer | None:
+def pointer_beside(pointers: Sequence[Pointer], folder: str) -> Pointer | None:
     """The pointer that counts in a run's folder: a binding one before any other."""
-    beside = [one for one in found.pointers if one.path.rsplit("/", 1)[0] == folder]
+    beside = [one for one in pointers if one.path.rsplit("/", 1)[0] == folder]
     return min(beside, key=lambda one: (not one.binding, one.path), default=None)

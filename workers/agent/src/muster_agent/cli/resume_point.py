@@ -15,8 +15,8 @@ from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_jso
 from muster_agent.cli.resume_text import decision_lines
 from muster_agent.cli.server_evidence import BUDGET_SECONDS, NoEvidence, ServerAnswer, ask_server, read_token
 from muster_agent.decide.evidence import candidates_of
-from muster_agent.decide.model import ResumeDecision, ResumeRequest
-from muster_agent.decide.resume import decide, wanted_world_size
+from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, ResumeRequest
+from muster_agent.decide.resume import decide, reasons_against, wanted_world_size
 from muster_agent.formats.base import ShardMap
 from muster_agent.formats.walk import Inventory
 from muster_agent.jobs.control import JobControl
@@ -71,12 +71,10 @@ def resume_point(
     Exit 0: the point is named. Exit 3: there is none, and the outcome says why. Exit 1 or 2: PATH could not be looked
     at or the question was wrong; never take that for "start from step 0".
     """
-    began = time.monotonic()
-    request = _request(require, format_name, asked)
-    found = listed(path, missing=ExitCode.ERROR)
+    judge = _Judge(_request(require, format_name, asked), server, run_name)
+    found = listed(path, missing=ExitCode.ERROR, enough=judge.is_enough)
     folder, shard_maps = _one_run(found, path, run_name)
-    answer = _server_answer(server, run_name or os.path.basename(folder), began)
-    decision = _decide(found, folder, shard_maps, answer, request)
+    decision = judge.decide(shard_maps, found.pointers, folder)
     if as_json:
         print_json(_json(decision))
     else:
@@ -84,6 +82,48 @@ def resume_point(
             click.echo(one_line(line))
     if decision.outcome != "found":
         raise SystemExit(int(ExitCode.NOT_FOUND))
+
+
+class _Judge:
+    """Holds each checkpoint against the request as it is read, so that reading can end at the first good one."""
+
+    def __init__(self, request: ResumeRequest, server: str | None, run_name: str | None) -> None:
+        self.request, self.server, self.run_name = request, server, run_name
+        self.began = time.monotonic()
+        self.answer: ServerAnswer | None = None
+        self.candidates: dict[str, Candidate] = {}
+
+    def is_enough(self, shard_map: ShardMap, pointers: Sequence[Pointer]) -> bool:
+        """Whether no older step of its folder can matter any more."""
+        folder = os.path.dirname(shard_map.path)
+        candidate = self.candidate(shard_map, folder)
+        if self.request.step not in (None, candidate.step):
+            return False
+        return not reasons_against(candidate, self.request, pointer_beside(pointers, folder))
+
+    def candidate(self, shard_map: ShardMap, folder: str) -> Candidate:
+        """The checkpoint with what its manifest and the server add; each is asked once."""
+        if shard_map.path not in self.candidates:
+            manifests, problems = read_manifests([shard_map], JobControl())
+            for problem in problems:
+                say(f"muster: {problem.path}: {problem.detail}\n  what to do: {problem.cure}")
+            evidence = self.evidence(folder).evidence
+            self.candidates[shard_map.path] = candidates_of([shard_map], time.time(), manifests, evidence)[0]
+        return self.candidates[shard_map.path]
+
+    def evidence(self, folder: str) -> ServerAnswer:
+        """What the server adds; nothing, with a message, where it does not answer in time."""
+        if self.answer is None:
+            self.answer = _server_answer(self.server, self.run_name or os.path.basename(folder), self.began)
+        return self.answer
+
+    def decide(self, shard_maps: Sequence[ShardMap], pointers: Sequence[Pointer], folder: str) -> ResumeDecision:
+        candidates = [self.candidate(shard_map, folder) for shard_map in shard_maps]
+        decision = decide(candidates, self.request, pointer_beside(pointers, folder))
+        answer = self.answer
+        if answer is not None and decision.path is not None and decision.path == answer.path:
+            return msgspec.structs.replace(decision, predicted_seconds=answer.predicted_seconds)
+        return decision
 
 
 def _request(require: str, format_name: str | None, asked: dict[str, int | float | None]) -> ResumeRequest:
@@ -112,7 +152,6 @@ def _one_run(found: Inventory, path: str, run_name: str | None) -> tuple[str, li
 
 
 def _server_answer(server: str | None, run: str, began: float) -> ServerAnswer:
-    """What the server adds; nothing, with a message, where it does not answer in time."""
     if not server:
         return ServerAnswer()
     budget_seconds = max(_LEAST_BUDGET_SECONDS, BUDGET_SECONDS - (time.monotonic() - began))
@@ -121,19 +160,6 @@ def _server_answer(server: str | None, run: str, began: float) -> ServerAnswer:
     except NoEvidence as reason:
         say(f"muster: {reason}; answering from the disk alone")
         return ServerAnswer()
-
-
-def _decide(
-    found: Inventory, folder: str, shard_maps: Sequence[ShardMap], answer: ServerAnswer, request: ResumeRequest
-) -> ResumeDecision:
-    manifests, problems = read_manifests(shard_maps, JobControl())
-    for problem in problems:
-        say(f"muster: {problem.path}: {problem.detail}\n  what to do: {problem.cure}")
-    candidates = candidates_of(shard_maps, time.time(), manifests, answer.evidence)
-    decision = decide(candidates, request, pointer_beside(found, folder))
-    if decision.path is not None and decision.path == answer.path:
-        return msgspec.structs.replace(decision, predicted_seconds=answer.predicted_seconds)
-    return decision
 
 
 def _json(decision: ResumeDecision) -> dict[str, object]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -44,7 +46,16 @@ class RootUnreadable(Exception):
         self.path, self.reason, self.hint, self.is_missing = path, reason, hint, is_missing
 
 
-Task = Callable[[], ShardMap | None]
+class Task(NamedTuple):
+    """One checkpoint to read: the folder it lies in, the step that its name gives, and how."""
+
+    folder: str
+    step: int | None
+    read: Callable[[], ShardMap | None]
+
+
+Enough = Callable[[ShardMap, Sequence[Pointer]], bool]
+"""Whether a checkpoint settles what the caller wants to know, so that older steps beside it need not be read."""
 
 
 class _Walk:
@@ -68,7 +79,7 @@ class _Walk:
         if folder.gone:
             return
         if not folder.listed or claims.claim(folder) is not None:
-            self.tasks.append(lambda: self._read(folder))
+            self._add(path, lambda: self._read(folder))
         else:
             self.descend(folder, depth)
 
@@ -103,7 +114,10 @@ class _Walk:
         """A folder named like a step is a checkpoint, unless it only holds folders that are themselves steps."""
         if not self._is_new(path):
             return
-        self.tasks.append(lambda: self._read_step(path, depth))
+        self._add(path, lambda: self._read_step(path, depth))
+
+    def _add(self, path: str, read: Callable[[], ShardMap | None]) -> None:
+        self.tasks.append(Task(os.path.dirname(path), step_of_name(os.path.basename(path)), read))
 
     def _read_step(self, path: str, depth: int) -> ShardMap | None:
         folder = look(path, self.root)
@@ -142,23 +156,37 @@ class _Walk:
             if is_temporary(name):
                 self.findings.append(_leftover(os.path.join(folder.path, name)))
             elif claims.is_single_file(name) and not is_pointer_name(name):
-                self.tasks.append(lambda name=name: self._read_file(folder, name))  # type: ignore[misc]
+                path = os.path.join(folder.path, name)
+                self._add(path, partial(self._read_file, folder, name))
 
     def _read_file(self, folder: Folder, name: str) -> ShardMap:
         self.control.check()
         return read_single_file(folder, name, age_limit=self.age_limit, with_tensors=False)
 
-    def run_tasks(self) -> list[ShardMap]:
-        """Read what was found, in threads; what turned out to hold further steps is walked in the next round."""
+    def run_tasks(self, enough: Enough | None) -> list[ShardMap]:
+        """Read what was found; what turned out to hold further steps is walked in the next round."""
         read: list[ShardMap] = []
         while self.tasks:
             tasks, self.tasks, self.nested = self.tasks, [], []
-            read.extend(found for found in _run(tasks) if found is not None)
+            results = _run(tasks) if enough is None else self._run_until(tasks, enough)
+            read.extend(found for found in results if found is not None)
             for folder, depth in self.nested:
                 self.descend(folder, depth)
             if not self.tasks:
                 self.follow_links()
         return read
+
+    def _run_until(self, tasks: list[Task], enough: Enough) -> Iterator[ShardMap | None]:
+        """Newest named step first, and in each folder no older step once one was enough. Names without a step come
+        first, since they may hold any."""
+        settled: dict[str, int] = {}
+        for task in sorted(tasks, key=lambda one: (one.step is not None, -(one.step or 0))):
+            if task.step is not None and task.step < settled.get(task.folder, 0):
+                continue
+            found = task.read()
+            yield found
+            if found is not None and found.step is not None and enough(found, self.pointers):
+                settled[task.folder] = max(found.step, settled.get(task.folder, 0))
 
 
 def _run(tasks: list[Task]) -> Iterator[ShardMap | None]:
@@ -166,14 +194,14 @@ def _run(tasks: list[Task]) -> Iterator[ShardMap | None]:
     waits = False
     for index, task in enumerate(tasks[:FIRST_TASKS]):
         wall, busy = time.monotonic(), time.thread_time()
-        yield task()
+        yield task.read()
         waits = time.monotonic() - wall > WAITING_RATIO * (time.thread_time() - busy) if index else waits
     if not waits:
-        yield from (task() for task in tasks[FIRST_TASKS:])
+        yield from (task.read() for task in tasks[FIRST_TASKS:])
         return
     with ThreadPoolExecutor(READERS) as pool:
         try:
-            yield from pool.map(lambda task: task(), tasks[FIRST_TASKS:])
+            yield from pool.map(lambda task: task.read(), tasks[FIRST_TASKS:])
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -185,9 +213,12 @@ def inventory(
     grace_seconds: float = GRACE_SECONDS,
     now_unix_seconds: float | None = None,
     control: JobControl | None = None,
+    enough: Enough | None = None,
 ) -> Inventory:
     """Every checkpoint under `root`, whole or broken, with what the framework's own pointers say.
 
+    With `enough`, steps older than one that is enough are left out, and nothing is said about pointers that may name
+    them: a restart need not read a thousand headers to learn that the newest checkpoint is good.
     Raises RootUnreadable when `root` itself is not there or cannot be listed, and Cancelled when `control` says so.
     """
     place = os.path.abspath(os.fspath(root))
@@ -201,12 +232,12 @@ def inventory(
     walk.enter(place, 0)
     if not walk.tasks:
         walk.follow_links()
-    checkpoints = _with_duplicates(walk.run_tasks())
+    checkpoints = _with_duplicates(walk.run_tasks(enough))
     checkpoints.sort(key=_newest_first)
     return Inventory(
         checkpoints=tuple(checkpoints),
         pointers=tuple(walk.pointers),
-        findings=(*walk.findings, *pointer_findings(walk.pointers, checkpoints)),
+        findings=(*walk.findings, *(() if enough else pointer_findings(walk.pointers, checkpoints))),
     )
 
 
