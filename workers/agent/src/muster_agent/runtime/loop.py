@@ -39,6 +39,7 @@ from muster_agent.runtime.spool import Spool
 from muster_agent.runtime.status import AgentStatus, write_status
 from muster_agent.tasks.context import TaskContext
 from muster_agent.tasks.limits import LimitGuard
+from muster_agent.tasks.registry import load_all
 from muster_agent.tasks.roots import Roots
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,7 @@ class Agent:
         self.courier.deliver()  # what the boot before could not deliver, before this boot's first poll fences it
         for thread in (self.courier, self._hooks, self.poller):
             thread.start()
+        load_all()  # now, while nobody waits for it: four agents that import at once would delay a drill's start
         while not self._leaving.wait(MAIN_TICK_SECONDS):
             self.look_at_stop_file()
             self._tell_status()

@@ -42,3 +42,9 @@ def handler_for(kind: str) -> Handler | None:
     except (ValueError, KeyError):
         return None
     return Handler(params_type, importlib.import_module(module).prepare)
+
+
+def load_all() -> None:
+    """Import every adapter, so that no task has to wait for it."""
+    for kind in TaskKind:
+        handler_for(kind)

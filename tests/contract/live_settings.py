@@ -1,0 +1,16 @@
+"""The control plane's settings with the protocol's times shortened, so that leases run out within a test."""
+
+from __future__ import annotations
+
+import os
+
+from controlplane.settings import *  # noqa: F403
+
+ROOT_URLCONF = os.environ.get("MUSTER_CONTRACT_URLCONF", "controlplane.urls")
+
+TASK_ACK_SECONDS = 2
+TASK_LEASE_SECONDS = 4
+TASK_GRACE_SECONDS = 2
+AGENT_POLL_SECONDS = 10
+AGENT_STALE_SECONDS = 12
+AGENT_LOST_SECONDS = 20
