@@ -1,0 +1,266 @@
+"""How long it takes, over time: phases stacked per drill against the objective, and the spread. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+from typing import Any
+from urllib.parse import urlencode
+
+from apps.core import units
+from apps.core.phases import LABELS, Phase, ordered
+from apps.dashboard.charts import spread as statistics
+from apps.dashboard.charts.figure import MARGIN, Chart, Figure, hatch, horizontal_line, layout
+from apps.dashboard.palette import PHASE_INKS, variable
+
+GREW_RATIO = 1.25
+MIN_TO_COMPARE = 4
+
+
+@dataclass(frozen=True)
+class Point:
+    """One drill that restored. `phases` are critical-path seconds; what they leave of `seconds` is not attributed."""
+
+    drill_id: str
+    at: datetime
+    seconds: float
+    phases: Mapping[str, float]
+    objective_seconds: float | None
+    breached: bool
+
+
+def url_of(run_id: str, kind: str, name: str = "rto") -> str:
+    return f"/charts/{name}.json?{urlencode({'run': run_id, 'kind': kind})}"
+
+
+def measure_of(kind: str) -> str:
+    """What the number is called: only a failover measures all of the way back."""
+    return "Time to resume" if kind == "failover" else "Time to reload, storage part only"
+
+
+def objective_of(points: Sequence[Point]) -> float | None:
+    """The newest objective; each drill was judged by its own copy."""
+    return next((point.objective_seconds for point in reversed(points) if point.objective_seconds), None)
+
+
+# -- phases stacked per drill ------------------------------------------------------------------------------------------
+def figure(points: Sequence[Point], kind: str) -> Figure:
+    labels = _labels(points)
+    traces = [_phase(phase, points, labels) for phase in LABELS if any(phase in point.phases for point in points)]
+    rest = [max(0.0, point.seconds - sum(point.phases.values())) for point in points]
+    if any(value > 0.01 * point.seconds for value, point in zip(rest, points, strict=True)):
+        traces.append(_bars("Not attributed", labels, rest, {"color": "var(--none-bg)", "line": _EDGE}))
+    late = [(label, point.seconds) for label, point in zip(labels, points, strict=True) if point.breached]
+    if late:
+        traces.append(_breaches(late))
+    frame = layout(
+        x_title="",
+        y_title="seconds",
+        barmode="stack",
+        bargap=max(0.4, 1 - 0.05 * len(points)),
+        showlegend=False,
+        **_objective(points),
+    )
+    frame["xaxis"] |= {"type": "category", "nticks": 12, "tickangle": 0, "gridcolor": "rgba(0,0,0,0)"}
+    return {"data": traces, "layout": frame}
+
+
+def _objective(points: Sequence[Point]) -> dict[str, Any]:
+    seconds = objective_of(points)
+    if seconds is None:
+        return {}
+    shape, note = horizontal_line(seconds, f"objective {units.duration(seconds)}")
+    return {"shapes": [shape], "annotations": [note], "margin": {**MARGIN, "r": 76}}
+
+
+def _labels(points: Sequence[Point]) -> list[str]:
+    """One label for each bar; two within one minute are told apart by their seconds."""
+    minutes = [f"{point.at:%d %b %H:%M}" for point in points]
+    return [
+        f"{point.at:%d %b %H:%M:%S}" if minutes.count(text) > 1 else text
+        for point, text in zip(points, minutes, strict=True)
+    ]
+
+
+def _phase(phase: Phase, points: Sequence[Point], labels: Sequence[str]) -> dict[str, Any]:
+    values = [dict(ordered(point.phases))[phase] for point in points]
+    ink = {"color": variable(phase), "pattern": hatch(PHASE_INKS[phase].hatch)}
+    return _bars(LABELS[phase], labels, values, ink)
+
+
+def _bars(name: str, x: Sequence[str], y: Sequence[float | None], ink: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "name": name,
+        "x": list(x),
+        "y": [None if value is None else round(value, 6) for value in y],
+        "marker": ink,
+        "hovertemplate": f"%{{x}}<br>{name} %{{y:.3f}} s<extra></extra>",
+    }
+
+
+def _breaches(late: Sequence[tuple[str, float]]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "breached",
+        "x": [label for label, _seconds in late],
+        "y": [round(seconds, 6) for _label, seconds in late],
+        "marker": {
+            "symbol": "triangle-up",
+            "size": 11,
+            "color": "var(--warn)",
+            "line": {"color": "var(--card)", "width": 1},
+        },
+        "hovertemplate": "%{x}<br>breached: %{y:.3f} s<extra></extra>",
+    }
+
+
+def chart(points: Sequence[Point], kind: str, url: str) -> Chart:
+    return Chart(
+        name="rto",
+        title=measure_of(kind),
+        verdict=verdict(points, kind),
+        url=url,
+        headers=("Drill", "In all", "Objective", *(LABELS[phase] for phase in _seen(points)), "Not attributed"),
+        rows=tuple(_row(point, _seen(points)) for point in reversed(points)),
+    )
+
+
+def _seen(points: Sequence[Point]) -> list[Phase]:
+    return [phase for phase in LABELS if any(phase in point.phases for point in points)]
+
+
+def _row(point: Point, phases: Sequence[Phase]) -> tuple[str, ...]:
+    rest = max(0.0, point.seconds - sum(point.phases.values()))
+    return (
+        f"{point.at:%Y-%m-%d %H:%M:%S} UTC",
+        units.duration(point.seconds) + (" (breached)" if point.breached else ""),
+        units.duration(point.objective_seconds) if point.objective_seconds else "none",
+        *(units.duration(point.phases.get(phase)) for phase in phases),
+        units.duration(rest),
+    )
+
+
+# -- the sentence ------------------------------------------------------------------------------------------------------
+def verdict(points: Sequence[Point], kind: str) -> str:
+    if not points:
+        return "No drill of this kind has restored yet."
+    return " ".join(filter(None, [f"{_spread(points)}; {_against(points)}.", _growth(points)]))
+
+
+def _spread(points: Sequence[Point]) -> str:
+    seconds = [point.seconds for point in points]
+    if len(points) == 1:
+        return f"{units.duration(seconds[0])} in the one drill so far"
+    spread = statistics.spread(seconds)
+    parts = [f"p50 {units.duration(spread.p50)}"]
+    parts.append(f"p95 {units.duration(spread.p95)}" if spread.p95 is not None else f"max {units.duration(spread.max)}")
+    return f"{', '.join(parts)} over {len(points)} drills"
+
+
+def _against(points: Sequence[Point]) -> str:
+    objective = objective_of(points)
+    if objective is None:
+        return "no objective is set"
+    misses = sum(point.breached for point in points)
+    how = "all in time" if not misses else f"{misses} of {len(points)} breached"
+    return f"objective {units.duration(objective)}, {how}"
+
+
+def _growth(points: Sequence[Point]) -> str:
+    """The phase that grew most between the first and the last half, if any grew by a quarter or more."""
+    if len(points) < MIN_TO_COMPARE:
+        return ""
+    half = len(points) // 2
+    grown = []
+    for phase in _seen(points):
+        before = [point.phases[phase] for point in points[:half] if phase in point.phases]
+        after = [point.phases[phase] for point in points[-half:] if phase in point.phases]
+        if before and after and median(before) > 0 and median(after) / median(before) >= GREW_RATIO:
+            grown.append((median(after) - median(before), median(after) / median(before) - 1, phase))
+    if not grown:
+        return ""
+    _seconds, ratio, phase = max(grown)
+    return f"{LABELS[phase]} grew {100 * ratio:.0f} % since {points[0].at:%-d %b}."
+
+
+def claim(points: Sequence[Point]) -> str:
+    """What so many drills prove: the claim "95 % within the objective" at 95 % confidence, or how far it is away."""
+    judged = [point for point in points if point.objective_seconds]
+    if not judged:
+        return "Without an objective there is nothing to claim. Set one on the run's page."
+    misses = sum(point.breached for point in judged)
+    more = statistics.passes_needed(len(judged), misses)
+    had = f"{len(judged)} drills with an objective, {misses} of them breached"
+    if more == 0:
+        return f"{had}: enough to claim that 95 % restore within it, at 95 % confidence."
+    return f"{had}: {more} more in time are needed to claim that 95 % restore within it, at 95 % confidence."
+
+
+# -- the spread over time ----------------------------------------------------------------------------------------------
+def trend(points: Sequence[Point], kind: str) -> Figure:
+    x = [point.at.isoformat() for point in points]
+    dots = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "drills",
+        "x": x,
+        "y": [round(point.seconds, 6) for point in points],
+        "marker": {
+            "size": 9,
+            "color": ["var(--warn)" if point.breached else "var(--accent)" for point in points],
+            "symbol": ["triangle-up" if point.breached else "circle" for point in points],
+        },
+        "hovertemplate": "%{x}<br>%{y:.3f} s<extra></extra>",
+    }
+    lines = []
+    spread = statistics.spread([point.seconds for point in points]) if len(points) > 1 else None
+    for name, value in (("p50", spread.p50), ("p95", spread.p95)) if spread else ():
+        if value is not None:
+            lines.append(_level(name, x, value))
+    frame = layout(x_title="", y_title="seconds", **_objective(points))
+    return {"data": [*lines, dots], "layout": frame}
+
+
+def _level(name: str, x: Sequence[str], value: float) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": f"{name} {units.duration(value)}",
+        "x": [x[0], x[-1]],
+        "y": [round(value, 6)] * 2,
+        "line": {"color": "var(--mute)", "width": 1.5, "dash": "dot" if name == "p95" else "solid"},
+        "hoverinfo": "skip",
+    }
+
+
+def trend_chart(points: Sequence[Point], kind: str, url: str) -> Chart:
+    return Chart(
+        name="trend",
+        title="Spread",
+        verdict=trend_verdict(points),
+        url=url,
+        headers=("Drill", "Seconds", "Objective"),
+        rows=tuple(
+            (
+                f"{point.at:%Y-%m-%d %H:%M:%S} UTC",
+                f"{point.seconds:.3f}",
+                "none" if not point.objective_seconds else "breached" if point.breached else "in time",
+            )
+            for point in reversed(points)
+        ),
+    )
+
+
+def trend_verdict(points: Sequence[Point]) -> str:
+    count = len(points)
+    if count < statistics.MIN_FOR_P95:
+        return f"n = {count}: dots only, since a p95 needs {statistics.MIN_FOR_P95} drills."
+    spread = statistics.spread([point.seconds for point in points])
+    return f"n = {count}: half within {units.duration(spread.p50)}, 95 % within {units.duration(spread.p95)}."
+
+
+_EDGE = {"color": "var(--edge)", "width": 1}

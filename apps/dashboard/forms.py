@@ -1,0 +1,183 @@
+"""Forms of the pages. They only shape input; services judge it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from apps.checkpoints.models import TrainingRun
+from apps.drills.models import CheckpointChoice, DrillKind, DrillPlan
+from apps.drills.spec import BACKENDS, SIGNALS
+
+
+class ObjectivesForm(forms.Form):
+    """What a run promises: empty means no objective."""
+
+    rto_objective_seconds = forms.FloatField(
+        required=False,
+        min_value=0.001,
+        label="Time to resume, seconds",
+        help_text="From the fault to the first new step.",
+    )
+    rpo_objective_seconds = forms.FloatField(
+        required=False,
+        min_value=0.001,
+        label="Lost work, seconds",
+        help_text="Age that the newest usable checkpoint may have.",
+    )
+    gpu_count = forms.IntegerField(
+        required=False, min_value=1, label="GPUs", help_text="What a minute of waiting costs."
+    )
+
+    @classmethod
+    def of(cls, run: TrainingRun) -> ObjectivesForm:
+        fields = ("rto_objective_seconds", "rpo_objective_seconds", "gpu_count")
+        return cls(initial={name: getattr(run, name) for name in fields})
+
+
+class LadderField(forms.CharField):
+    """`1, 2, 4` to [1, 2, 4]."""
+
+    def clean(self, value: Any) -> Any:
+        text = super().clean(value) or ""
+        words = [word for word in text.replace(",", " ").split() if word]
+        if not all(word.isascii() and word.isdigit() for word in words):
+            raise forms.ValidationError("Give whole client counts, such as 1, 2, 4.")
+        return [int(word) for word in words]
+
+
+class SpecForm(forms.Form):
+    """What a drill does. Fields that do not belong to the kind are left out of the answer."""
+
+    kind = forms.ChoiceField(
+        choices=DrillKind.choices, help_text="Reload and herd read storage only; failover kills a process of the job."
+    )
+    choice = forms.ChoiceField(
+        choices=CheckpointChoice.choices, initial=CheckpointChoice.LATEST_VERIFIED, label="Checkpoint", required=False
+    )
+    step = forms.IntegerField(required=False, min_value=0, label="Step", help_text="Only for the choice “named”.")
+    window_days = forms.IntegerField(
+        required=False, min_value=1, max_value=3650, label="Window, days", help_text="Only for a random checkpoint."
+    )
+    node_count = forms.IntegerField(
+        required=False, min_value=1, label="Nodes", help_text="Empty: as many as are online."
+    )
+    ladder = LadderField(
+        required=False, label="Herd ladder", help_text="Client counts, such as 1, 2, 4. Only for herd."
+    )
+    backend = forms.ChoiceField(choices=[(name, name) for name in BACKENDS], required=False, label="Read backend")
+    evict = forms.BooleanField(
+        required=False, initial=True, label="Page cache", help_text="Evict the shards from the page cache first"
+    )
+    max_mb_per_second = forms.IntegerField(
+        required=False, min_value=1, label="Cap, MB/s per node", help_text="Empty: only the agents' own caps."
+    )
+    signal_name = forms.ChoiceField(
+        choices=[(name, name) for name in SIGNALS], required=False, label="Signal", help_text="Only for failover."
+    )
+    objective_seconds = forms.FloatField(
+        required=False, min_value=0.001, label="Objective, seconds", help_text="Empty: the run's own objective."
+    )
+
+    def spec(self) -> dict[str, Any]:
+        """The `spec` that `drills.services.create_drill` takes."""
+        given = {name: value for name, value in self.cleaned_data.items() if value not in (None, "", [])}
+        cap = given.pop("max_mb_per_second", None)
+        if cap:
+            given["max_bytes_per_second"] = cap * 1_000_000
+        spec = {name: value for name, value in given.items() if name in SPEC_NAMES}
+        spec["evict"] = bool(self.cleaned_data.get("evict"))
+        for name in _FOREIGN[spec["kind"]]:
+            spec.pop(name, None)
+        if spec.get("choice") != CheckpointChoice.NAMED:
+            spec.pop("step", None)
+        return spec
+
+
+SPEC_NAMES = {
+    "kind",
+    "choice",
+    "step",
+    "window_days",
+    "node_count",
+    "ladder",
+    "backend",
+    "evict",
+    "max_bytes_per_second",
+    "signal_name",
+    "objective_seconds",
+}
+_FOREIGN = {
+    DrillKind.RELOAD: ("ladder", "signal_name"),
+    DrillKind.HERD: ("signal_name",),
+    DrillKind.FAILOVER: ("ladder", "backend", "choice", "step", "window_days", "node_count", "max_bytes_per_second"),
+}
+
+
+class DrillForm(SpecForm):
+    """One drill, now: on a run."""
+
+    field_order = ["run", "kind"]
+
+    def __init__(self, *args: Any, runs: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["run"] = forms.ChoiceField(choices=runs, label="Training run")
+        self.order_fields(self.field_order)
+
+
+class PlanForm(SpecForm):
+    """A drill on a schedule."""
+
+    field_order = ["run", "name", "cron", "time_zone", "missed", "enabled", "kind"]
+    name = forms.CharField(max_length=100)
+    cron = forms.CharField(
+        max_length=100, required=False, label="Schedule (cron)", help_text="Such as 0 3 * * *; empty: only by hand."
+    )
+    time_zone = forms.CharField(max_length=64, initial="UTC", label="Time zone", help_text="Such as Europe/Berlin.")
+    missed = forms.ChoiceField(
+        choices=DrillPlan.Missed.choices, label="If a time was missed", initial=DrillPlan.Missed.SKIP
+    )
+    enabled = forms.BooleanField(required=False, initial=True, label="Enabled", help_text="Starts by itself")
+
+    def __init__(self, *args: Any, runs: list[tuple[str, str]] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if runs is not None:
+            self.fields["run"] = forms.ChoiceField(choices=runs, label="Training run")
+        self.order_fields(self.field_order)
+
+    @classmethod
+    def initial_of(cls, plan: DrillPlan) -> dict[str, Any]:
+        names = [name for name in cls.base_fields if hasattr(plan, name)]
+        initial = {name: getattr(plan, name) for name in names}
+        initial["ladder"] = ", ".join(str(count) for count in plan.ladder)
+        if plan.max_bytes_per_second:
+            initial["max_mb_per_second"] = plan.max_bytes_per_second // 1_000_000
+        return initial
+
+    def schedule(self) -> dict[str, Any]:
+        return {name: self.cleaned_data[name] for name in ("name", "cron", "time_zone", "missed", "enabled")}
+
+
+class JoinTokenForm(forms.Form):
+    """How many nodes may join with it, for how long, and from where."""
+
+    max_uses = forms.IntegerField(
+        min_value=1, max_value=16_384, initial=1, label="Nodes", help_text="More than 1: each waits for approval."
+    )
+    hours = forms.IntegerField(min_value=1, max_value=24, initial=24, label="Valid for, hours")
+    cidr = forms.CharField(
+        required=False, max_length=64, label="Only from (CIDR)", help_text="Such as 10.20.0.0/16; empty: from anywhere."
+    )
+
+
+class AuditForm(forms.Form):
+    """Which copy, and how much of it."""
+
+    placement = forms.CharField(max_length=40)
+    mode = forms.ChoiceField(choices=[("seal", "Seal"), ("verify", "Verify")])
+    sample_percent = forms.FloatField(required=False, min_value=0.001, max_value=100)
+
+    @property
+    def sample_ratio(self) -> float:
+        return float(self.cleaned_data.get("sample_percent") or 100) / 100

@@ -1,0 +1,59 @@
+"""Reading checkpoints with their copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Count, Exists, Max, Min, OuterRef, Prefetch, Q, QuerySet
+
+from apps.checkpoints.models import Checkpoint, Finding, Placement, Shard, TrustEvidence
+
+
+def checkpoints(*, run_id: str = "", status: str = "", trust: str = "", search: str = "") -> QuerySet[Checkpoint]:
+    """Checkpoints with their copies and the number of open damage findings on these."""
+    copies = Placement.objects.select_related("tier").order_by("tier__speed_order", "pk")
+    damage = Count(
+        "placements__findings",
+        filter=Q(placements__findings__resolved_at=None, placements__findings__severity=Finding.Severity.DAMAGE),
+    )
+    rows = Checkpoint.objects.select_related("run__cluster").prefetch_related(Prefetch("placements", queryset=copies))
+    for field, value in (("status", status), ("trust", trust)):
+        if value:
+            rows = rows.filter(Exists(Placement.objects.filter(checkpoint=OuterRef("pk"), **{field: value})))
+    if run_id:
+        rows = rows.filter(run_id=run_id)
+    return _searched(rows, search).annotate(damage_count=damage)
+
+
+def _searched(rows: QuerySet[Checkpoint], search: str) -> QuerySet[Checkpoint]:
+    digits = search.replace(",", "")
+    if digits.isascii() and digits.isdigit() and len(digits) <= 18:
+        return rows.filter(Q(step=int(digits)) | Q(run__name__icontains=search))
+    return rows.filter(run__name__icontains=search) if search else rows
+
+
+def placements_of(checkpoint: Checkpoint) -> list[Placement]:
+    rows = Placement.objects.filter(checkpoint=checkpoint).select_related("tier", "manifest")
+    return list(rows.order_by("tier__speed_order", "pk"))
+
+
+def open_findings(placements: list[Placement], limit: int = 100) -> list[Finding]:
+    """The worst first; at most `limit`."""
+    rows = Finding.objects.filter(placement__in=placements, resolved_at=None).select_related("placement__tier")
+    order = {"damage": 0, "warning": 1, "note": 2}
+    return sorted(rows.order_by("-found_at")[:limit], key=lambda finding: order.get(finding.severity, 3))
+
+
+def evidence(placements: list[Placement], limit: int = 60) -> list[TrustEvidence]:
+    rows = TrustEvidence.objects.filter(placement__in=placements).select_related("placement__tier")
+    return list(rows.order_by("-at", "-pk")[:limit])
+
+
+def shards(placement: Placement) -> QuerySet[Shard]:
+    return Shard.objects.filter(placement=placement)
+
+
+def shard_skew(placement: Placement) -> dict[str, Any]:
+    """Sizes of the smallest and the largest rank shard: skew is what makes one rank late."""
+    rows = Shard.objects.filter(placement=placement, size_bytes__gt=0, rank__isnull=False)
+    return rows.aggregate(smallest=Min("size_bytes"), largest=Max("size_bytes"))

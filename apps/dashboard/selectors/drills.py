@@ -1,0 +1,82 @@
+"""Reading drills for their pages."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+
+from apps.checkpoints.models import TrainingRun
+from apps.core.models import Transition
+from apps.dashboard.charts import herd, ranks
+from apps.drills import selectors
+from apps.drills.models import Drill, DrillRung, RankResult
+from apps.fleet.models import AgentTask
+
+
+def drills(*, kind: str = "", outcome: str = "", run_id: str = "", search: str = "") -> QuerySet[Drill]:
+    rows = selectors.drills()
+    if kind:
+        rows = rows.filter(kind=kind)
+    if outcome == "unfinished":
+        rows = rows.exclude(state=Drill.State.FINISHED)
+    elif outcome == "breached":
+        rows = rows.filter(objective_state=Drill.ObjectiveState.BREACHED)
+    elif outcome:
+        rows = rows.filter(outcome=outcome)
+    if run_id:
+        rows = rows.filter(run_id=run_id)
+    return rows.filter(run__name__icontains=search) if search else rows
+
+
+def recent(run: TrainingRun, limit: int) -> list[Drill]:
+    return list(selectors.drills().filter(run=run).order_by("-created_at", "-pk")[:limit])
+
+
+def ladder(drill: Drill) -> list[herd.Step]:
+    """The measured rungs of a herd drill, in order."""
+    rungs = DrillRung.objects.filter(drill=drill).exclude(bytes_per_second=None).order_by("order")
+    return [herd.Step(r.client_count, r.bytes_per_second or 0.0, r.seconds, r.jain_index) for r in rungs]
+
+
+def results(drill: Drill) -> list[RankResult]:
+    """What each client of the widest rung that has results measured, by rank."""
+    rung = DrillRung.objects.filter(drill=drill, results__isnull=False).order_by("-order").first()
+    if rung is None:
+        return []
+    return list(RankResult.objects.filter(rung=rung).select_related("node").order_by("rank"))
+
+
+def clients(rows: list[RankResult]) -> list[ranks.Client]:
+    """The chart's clients: those that measured a time."""
+    starts = [row.started_at for row in rows if row.started_at is not None]
+    first = min(starts, default=None)
+    return [
+        ranks.Client(
+            name=name_of(row),
+            node=row.node.name if row.node else "",
+            start_seconds=(row.started_at - first).total_seconds() if row.started_at and first else None,
+            seconds=row.seconds,
+            phases=row.phases,
+            bytes_per_second=row.bytes_per_second,
+        )
+        for row in rows
+        if row.seconds is not None
+    ]
+
+
+def name_of(row: RankResult) -> str:
+    """`rank 3`, `ranks 0 to 7`; `client 2` where the format knows no ranks."""
+    if not row.ranks:
+        return f"client {row.rank}"
+    return f"rank {row.ranks[0]}" if len(row.ranks) == 1 else f"ranks {row.ranks[0]} to {row.ranks[-1]}"
+
+
+def events(drill: Drill) -> list[Transition]:
+    """The drill's own changes of state, oldest first."""
+    rows = Transition.objects.filter(owner_kind="drill", owner_id=drill.pk)
+    return list(rows.order_by("at", "pk")[:200])
+
+
+def tasks(drill: Drill) -> list[AgentTask]:
+    """Its agents' tasks without their bulky parameters and results, newest round last."""
+    rows = AgentTask.objects.filter(owner_kind="drill", owner_id=drill.pk).select_related("agent__node")
+    return list(rows.defer("params", "result", "late_results").order_by("created_at", "pk")[:512])

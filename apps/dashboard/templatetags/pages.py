@@ -1,0 +1,149 @@
+"""Tags of the pages: chips, phase bars, links that keep the rest of the URL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import template
+from django.contrib.humanize.templatetags.humanize import intcomma
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from apps.core import units
+from apps.core.phases import LABELS, ordered
+from apps.dashboard.bars import Bar
+from apps.dashboard.palette import css_name
+from apps.dashboard.words import LOOKS, TRUST_MEANS, look
+
+register = template.Library()
+
+
+@register.simple_tag
+def chip(kind: str, value: str, word: str = "") -> SafeString:
+    """Colour, shape and word of one state."""
+    shown = look(kind, value or "")
+    running = " running" if shown.running else ""
+    return format_html('<span class="chip {}{}">{}</span>', shown.tone, running, word or shown.word)
+
+
+@register.simple_tag
+def tone_chip(tone: str, word: str) -> SafeString:
+    return format_html('<span class="chip {}">{}</span>', tone, word)
+
+
+@register.simple_tag
+def drill_chips(drill: Any) -> SafeString:
+    """A drill's two axes: did it restore, and in time. Never one word for both."""
+    if drill.state != "finished":
+        return chip("drill_state", drill.state)
+    parts = [chip("drill_outcome", drill.outcome)]
+    if drill.outcome == "passed" and drill.objective_state != "none":
+        parts.append(chip("objective", drill.objective_state))
+    return format_html_join(" ", "{}", ((part,) for part in parts))
+
+
+@register.simple_tag
+def audit_chip(audit: Any) -> SafeString:
+    return chip("audit", audit.outcome if audit.state == "finished" else audit.state)
+
+
+@register.simple_tag
+def task_chip(task: Any) -> SafeString:
+    return chip("task", task.outcome or task.state)
+
+
+@register.simple_tag
+def rungs(trust: str) -> SafeString:
+    """The ladder of trust, filled up to the rung that holds."""
+    names = list(LOOKS["trust"])
+    reached = names.index(trust) if trust in names else -1
+    cells = format_html_join("", "<i{}></i>", ((SafeString(' class="on"') if i <= reached else "",) for i in range(6)))
+    label = f"{trust}: {TRUST_MEANS.get(trust, '')}"
+    return format_html('<span class="rungs" role="img" aria-label="{}" title="{}">{}</span>', label, label, cells)
+
+
+@register.filter
+def trust_means(trust: str) -> str:
+    return TRUST_MEANS.get(trust, "")
+
+
+@register.simple_tag
+def phase_bar(bar: Bar | None, wide: bool = False) -> SafeString:
+    """Measured phases to scale, what no phase explains hatched, the objective as a line."""
+    if bar is None:
+        return format_html('<span class="mute">{}</span>', units.NOT_MEASURED)
+    pieces = format_html_join("", '<i class="{}" style="width:{}%" title="{}"></i>', bar.pieces)
+    line = ""
+    if bar.objective_percent is not None:
+        line = format_html(
+            '<span class="obj" style="left:{}%" title="{}"></span>', bar.objective_percent, bar.objective
+        )
+    kind = "bar wide" if wide else "bar"
+    return format_html('<div class="{}" role="img" aria-label="{}">{}{}</div>', kind, bar.label, pieces, line)
+
+
+@register.inclusion_tag("dashboard/parts/legend.html")
+def phase_legend(phases: Any = None, objective: bool = True) -> dict[str, Any]:
+    """The phases with their colours: all, or only those of `phases` (a mapping)."""
+    wanted = [phase for phase in LABELS if phases is None or phase in phases]
+    return {"entries": [(css_name(phase), LABELS[phase]) for phase in wanted], "objective": objective}
+
+
+@register.filter
+def phase_rows(phases: Mapping[str, float] | None) -> list[tuple[str, str, float | None]]:
+    """Every phase in order: CSS name, label, seconds or None."""
+    return [(css_name(phase), LABELS[phase], seconds) for phase, seconds in ordered(phases or {})]
+
+
+@register.filter
+def thousands(value: Any) -> str:
+    """`48,000`; "unknown" for None."""
+    return "unknown" if value is None else str(intcomma(value))
+
+
+@register.filter
+def total(value: Mapping[str, Any]) -> str:
+    """A bounded count: exact, or "10,000+"."""
+    return str(intcomma(value.get("value", 0))) + ("+" if value.get("relation") == "gte" else "")
+
+
+@register.filter
+def milliseconds(seconds: float | None) -> str:
+    if seconds is None:
+        return units.NOT_MEASURED
+    return f"{seconds * 1000:.0f} ms" if abs(seconds) < 1 else units.duration(seconds)
+
+
+@register.filter
+def byte_range(finding: Any) -> str:
+    """`bytes 12,582,912 to 16,777,215`; empty where a finding names no range."""
+    if finding.begin_byte is None or finding.end_byte is None:
+        return ""
+    return f"bytes {intcomma(finding.begin_byte)} to {intcomma(finding.end_byte - 1)}"
+
+
+@register.filter
+def yes_no_unknown(value: bool | None) -> str:
+    return {True: "yes", False: "no"}.get(value, "not known")  # type: ignore[arg-type]
+
+
+@register.simple_tag(takes_context=True)
+def url_with(context: template.Context, **changes: Any) -> str:
+    """This page's URL with some parameters changed; an empty value drops one. The cursor never survives a change."""
+    query = context["request"].GET.copy()
+    query.pop("cursor", None)
+    for name, value in changes.items():
+        query.pop(name, None)
+        if value not in ("", None):
+            query[name] = str(value)
+    text = query.urlencode()
+    return f"?{text}" if text else "?"
+
+
+@register.filter
+def took(row: Any) -> float | None:
+    """Seconds from a row's start to its end."""
+    if row.started_at is None or row.finished_at is None:
+        return None
+    return float((row.finished_at - row.started_at).total_seconds())

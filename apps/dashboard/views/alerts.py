@@ -1,0 +1,70 @@
+"""Alerts and the activity log."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+
+from apps.accounts.models import ActivityEntry, Role
+from apps.alerts.models import Alert
+from apps.dashboard import pages
+from apps.dashboard.facets import facet
+from apps.fleet.access import require_role, scoped
+
+# Where the thing that an alert speaks of is shown.
+SUBJECT_PAGES = {
+    "drill": "drill",
+    "checkpoint": "checkpoint",
+    "run": "run",
+    "audit": "audit",
+    "plan": "plan",
+    "node": "node",
+}
+
+
+@pages.page
+def alert_list(request: HttpRequest) -> HttpResponse:
+    rows = Alert.objects.select_related("cluster")
+    state = pages.chosen(request, "state", Alert.State.values)
+    rule = pages.chosen(request, "rule", Alert.Rule.values)
+    if state:
+        rows = rows.filter(state=state)
+    if rule:
+        rows = rows.filter(rule=rule)
+    facets = [facet(request, "state", "State", Alert.State.choices), facet(request, "rule", "Rule", Alert.Rule.choices)]
+    context = pages.list_context(request, scoped(request, rows, "cluster"), order="-opened_at", facets=facets)
+    operable = pages.operable(request, {alert.cluster_id for alert in context["page"].items})
+    for alert in context["page"].items:
+        alert.subject_url = subject_url(alert)
+        alert.can_acknowledge = alert.cluster_id in operable and alert.state == Alert.State.OPEN
+    return render(request, "dashboard/alerts.html", context)
+
+
+def subject_url(alert: Alert) -> str:
+    """The page of what the alert is about; empty where there is none."""
+    name = SUBJECT_PAGES.get(alert.subject_kind)
+    return reverse(name, args=[alert.subject_id]) if name else ""
+
+
+@pages.action
+def alert_acknowledge(request: HttpRequest, alert_id: str) -> HttpResponse:
+    alert: Alert = pages.find(request, Alert.objects.all(), "cluster", alert_id)
+    actor = pages.authorize(request, Role.OPERATOR, alert.cluster_id)
+    from apps.alerts import services
+
+    services.acknowledge(alert=alert, actor=actor)
+    messages.success(request, "Acknowledged. It stays listed until its cause is gone.")
+    return redirect(pages.back(request, "alerts"))
+
+
+@pages.page
+def activity_log(request: HttpRequest) -> HttpResponse:
+    """Who did what. Entries name no cluster, so they are for those whose role holds everywhere."""
+    require_role(request, Role.VIEWER)
+    rows = ActivityEntry.objects.all()
+    if search := request.GET.get("q", "")[:200]:
+        rows = rows.filter(actor__icontains=search) | rows.filter(action__icontains=search)
+    context = pages.list_context(request, rows, order="-at", search_for="Who or what")
+    return render(request, "dashboard/activity.html", context)

@@ -1,0 +1,44 @@
+"""How long it takes to resume, over time: phases per drill, the objective, the spread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+from apps.checkpoints.models import TrainingRun
+from apps.dashboard import pages
+from apps.dashboard.charts import rto
+from apps.dashboard.facets import facet
+from apps.dashboard.selectors import analysis
+from apps.drills.models import Drill, DrillKind
+from apps.fleet.access import scoped
+
+
+@pages.page
+def rto_history(request: HttpRequest) -> HttpResponse:
+    runs = _runs_with_drills(request)
+    run = next((one for one in runs if one.pk == request.GET.get("run")), runs[0] if runs else None)
+    kinds = analysis.kinds_of(run) if run else []
+    kind = pages.chosen(request, "kind", kinds) or (kinds[0] if kinds else "")
+    context: dict[str, Any] = {
+        "runs": runs,
+        "run": run,
+        "kind": kind,
+        "facet": facet(request, "kind", "Kind", [(value, DrillKind(value).label) for value in kinds]),
+    }
+    if run and kind:
+        points = analysis.points(run, kind)
+        context |= {
+            "chart": rto.chart(points, kind, rto.url_of(run.pk, kind)),
+            "trend": rto.trend_chart(points, kind, rto.url_of(run.pk, kind, "trend")),
+            "coverage": sorted(analysis.coverage(run, kind).items()),
+            "claim": rto.claim(points),
+        }
+    return pages.show(request, "dashboard/analysis.html", context, charts=bool(run and kind))
+
+
+def _runs_with_drills(request: HttpRequest) -> list[TrainingRun]:
+    drilled = Drill.objects.filter(outcome=Drill.Outcome.PASSED, seconds__isnull=False).values("run")
+    rows = TrainingRun.objects.filter(pk__in=drilled).select_related("cluster").order_by("name")
+    return list(scoped(request, rows, "cluster")[:500])

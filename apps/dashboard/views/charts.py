@@ -1,0 +1,60 @@
+"""Figures as JSON, each with an ETag. A figure holds no colours of a theme, so both themes share one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.cache import get_conditional_response
+
+from apps.checkpoints.models import TrainingRun
+from apps.dashboard import pages
+from apps.dashboard.charts import herd, ranks, rto
+from apps.dashboard.charts.figure import MAX_BYTES, Figure
+from apps.dashboard.selectors import analysis
+from apps.dashboard.selectors import drills as drill_rows
+from apps.drills.models import Drill, DrillKind
+
+
+@pages.page
+def chart(request: HttpRequest, name: str) -> HttpResponse:
+    """`/charts/<name>.json`."""
+    makers = {"rto": _rto, "trend": _trend, "ranks": _ranks, "herd": _herd}
+    if name not in makers:
+        raise Http404(f"There is no chart {name}.")
+    body = json.dumps(makers[name](request), separators=(",", ":"), allow_nan=False).encode()
+    if len(body) > MAX_BYTES:
+        raise Http404("This chart has grown too large to draw; its table has the numbers.")
+    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    answer = HttpResponse(body, content_type="application/json", headers={"ETag": etag})
+    return get_conditional_response(request, etag=etag, response=answer) or answer
+
+
+def _run_and_kind(request: HttpRequest) -> tuple[TrainingRun, str]:
+    run: TrainingRun = pages.find(request, TrainingRun.objects.all(), "cluster", request.GET.get("run", ""))
+    return run, pages.chosen(request, "kind", DrillKind.values) or analysis.telling(run)[0]
+
+
+def _rto(request: HttpRequest) -> Figure:
+    run, kind = _run_and_kind(request)
+    return rto.figure(analysis.points(run, kind), kind)
+
+
+def _trend(request: HttpRequest) -> Figure:
+    run, kind = _run_and_kind(request)
+    return rto.trend(analysis.points(run, kind), kind)
+
+
+def _drill(request: HttpRequest) -> Drill:
+    drill: Drill = pages.find(request, Drill.objects.all(), "cluster", request.GET.get("drill", ""))
+    return drill
+
+
+def _ranks(request: HttpRequest) -> Figure:
+    drill = _drill(request)
+    return ranks.figure(drill_rows.clients(drill_rows.results(drill)), drill.objective_seconds)
+
+
+def _herd(request: HttpRequest) -> Figure:
+    return herd.figure(drill_rows.ladder(_drill(request)))

@@ -1,0 +1,86 @@
+"""Checkpoints: the list, and one checkpoint with its copies, shards, findings and evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from apps.accounts.models import Role
+from apps.audits import services as audits
+from apps.audits.models import Audit
+from apps.checkpoints.models import Checkpoint, Placement, TrainingRun
+from apps.core.errors import InvalidInput
+from apps.dashboard import pages
+from apps.dashboard.facets import facet
+from apps.dashboard.forms import AuditForm
+from apps.dashboard.selectors import checkpoints as rows_of
+from apps.fleet.access import scoped
+
+SHARDS = 50
+
+
+@pages.page
+def checkpoint_list(request: HttpRequest) -> HttpResponse:
+    status = pages.chosen(request, "status", Placement.Status.values)
+    trust = pages.chosen(request, "trust", Placement.Trust.values)
+    run_id = request.GET.get("run", "")
+    found = rows_of.checkpoints(run_id=run_id, status=status, trust=trust, search=request.GET.get("q", "")[:200])
+    facets = [
+        facet(request, "status", "Status", _SHORT_STATUS),
+        facet(request, "trust", "Trust", pages.choices_of(Placement.Trust)),
+    ]
+    rows = scoped(request, found, "run__cluster")
+    context = pages.list_context(request, rows, order="-created_at", facets=facets, search_for="Run name or step")
+    context["run"] = scoped(request, TrainingRun.objects.filter(pk=run_id), "cluster").first() if run_id else None
+    return render(request, "dashboard/checkpoints.html", context)
+
+
+_SHORT_STATUS = [
+    (value, label) for value, label in Placement.Status.choices if value not in ("archived", "uncommitted")
+]
+
+
+@pages.page
+def checkpoint_detail(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
+    rows = Checkpoint.objects.select_related("run__cluster")
+    checkpoint: Checkpoint = pages.find(request, rows, "run__cluster", checkpoint_id)
+    copies = rows_of.placements_of(checkpoint)
+    chosen = next((copy for copy in copies if copy.pk == request.GET.get("copy")), copies[0] if copies else None)
+    findings = rows_of.open_findings(copies)
+    context: dict[str, Any] = {
+        "checkpoint": checkpoint,
+        "run": checkpoint.run,
+        "copies": copies,
+        "chosen": chosen,
+        "shards": pages.listing(request, rows_of.shards(chosen), order="path", limit=SHARDS) if chosen else None,
+        "skew": rows_of.shard_skew(chosen) if chosen else None,
+        "findings": findings,
+        "damage_count": sum(finding.severity == "damage" for finding in findings),
+        "evidence": rows_of.evidence(copies),
+        "audits": list(
+            Audit.objects.filter(placement__in=copies).select_related("placement__tier").order_by("-created_at")[:8]
+        ),
+        "can_operate": pages.operates(request, checkpoint.run.cluster_id),
+    }
+    return render(request, "dashboard/checkpoint.html", context)
+
+
+@pages.action
+def checkpoint_audit(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
+    """Seal or verify one copy."""
+    checkpoint: Checkpoint = pages.find(
+        request, Checkpoint.objects.select_related("run"), "run__cluster", checkpoint_id
+    )
+    actor = pages.authorize(request, Role.OPERATOR, checkpoint.run.cluster_id)
+    form = AuditForm(request.POST)
+    placement = Placement.objects.filter(checkpoint=checkpoint, pk=request.POST.get("placement")).first()
+    if not form.is_valid() or placement is None:
+        raise InvalidInput("Choose one of this checkpoint's copies, and seal or verify.")
+    audit = audits.request_audit(
+        placement=placement, mode=form.cleaned_data["mode"], sample_ratio=form.sample_ratio, actor=actor
+    )
+    messages.success(request, f"{audit.get_mode_display()} of {placement.path} is on its way.")
+    return redirect("audit", audit_id=audit.pk)

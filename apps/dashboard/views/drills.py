@@ -1,0 +1,229 @@
+"""Drills: the list, one drill live and afterwards, and starting or cancelling one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+
+from apps.accounts.models import Role
+from apps.checkpoints.models import TrainingRun
+from apps.core.errors import Conflict, Forbidden, InvalidInput
+from apps.core.phases import LABELS, not_measured
+from apps.dashboard import pages
+from apps.dashboard.bars import bar, scale_of
+from apps.dashboard.charts import herd, ranks
+from apps.dashboard.facets import facet
+from apps.dashboard.forms import DrillForm
+from apps.dashboard.live import progress_of
+from apps.dashboard.selectors import drills as rows_of
+from apps.drills import selectors, services
+from apps.drills.models import Drill, DrillKind
+from apps.fleet import selectors as fleet
+from apps.fleet.access import role_on, scoped
+
+OUTCOMES = [
+    ("unfinished", "Unfinished"),
+    ("passed", "Passed"),
+    ("breached", "Breached"),
+    ("failed", "Failed"),
+    ("cancelled", "Cancelled"),
+    ("skipped", "Skipped"),
+    ("lost", "Lost"),
+]
+LIVE_SECONDS = 2
+
+
+@pages.page
+def drill_list(request: HttpRequest) -> HttpResponse:
+    kind = pages.chosen(request, "kind", DrillKind.values)
+    outcome = pages.chosen(request, "outcome", [value for value, _label in OUTCOMES])
+    run_id = request.GET.get("run", "")
+    found = rows_of.drills(kind=kind, outcome=outcome, run_id=run_id, search=request.GET.get("q", "")[:200])
+    facets = [facet(request, "kind", "Kind", DrillKind.choices), facet(request, "outcome", "Outcome", OUTCOMES)]
+    rows = scoped(request, found, "cluster")
+    context = pages.list_context(request, rows, order="-created_at", facets=facets, search_for="Run name")
+    for drill in context["page"].items:
+        drill.bar = bar(drill.phases, drill.seconds, drill.objective_seconds)
+    return render(request, "dashboard/drills.html", context)
+
+
+@pages.page
+def drill_detail(request: HttpRequest, drill_id: str) -> HttpResponse:
+    drill = _drill(request, drill_id)
+    context = {
+        **_live_context(drill),
+        "can_operate": pages.operates(request, drill.cluster_id),
+        "has_live": drill.state != Drill.State.FINISHED,
+    }
+    return pages.show(request, "dashboard/drill.html", context, charts=True)
+
+
+@pages.page
+def drill_live(request: HttpRequest, drill_id: str) -> HttpResponse:
+    """The very partial that the drill's page includes."""
+    drill = _drill(request, drill_id)
+    return render(request, "dashboard/parts/drill_live.html", _live_context(drill))
+
+
+def _drill(request: HttpRequest, drill_id: str) -> Drill:
+    drill: Drill = pages.find(request, rows_of.drills(), "cluster", drill_id)
+    return drill
+
+
+def _live_context(drill: Drill) -> dict[str, Any]:
+    rows = rows_of.results(drill)
+    clients = rows_of.clients(rows)
+    finished = drill.state == Drill.State.FINISHED
+    steps = rows_of.ladder(drill) if drill.kind == DrillKind.HERD else []
+    query = "?" + _query(drill=drill.pk)
+    return {
+        "drill": drill,
+        "run": drill.run,
+        "finished": finished,
+        "live_seconds": 0 if finished else LIVE_SECONDS,
+        "title": title_of(drill),
+        "storage_only": drill.kind != DrillKind.FAILOVER,
+        "unmeasured": [LABELS[phase].lower() for phase in not_measured(drill.phases)] if drill.phases else [],
+        "bar": bar(
+            drill.phases, drill.seconds, drill.objective_seconds, scale_of(drill.seconds, drill.objective_seconds)
+        ),
+        "late_by": _late_by(drill),
+        "results": rows[:256],
+        "result_count": len(rows),
+        "ranks_chart": ranks.chart(clients, reverse("chart", args=["ranks"]) + query) if clients else None,
+        "herd_chart": herd.chart(steps, reverse("chart", args=["herd"]) + query) if len(steps) > 1 else None,
+        "events": rows_of.events(drill),
+        "tasks": [] if finished else progress_of(rows_of.tasks(drill)),
+        "boundaries": boundaries_of(drill),
+        "states": _states(drill),
+    }
+
+
+def _query(**parameters: str) -> str:
+    query = QueryDict(mutable=True)
+    query.update(parameters)
+    return query.urlencode()
+
+
+def title_of(drill: Drill) -> str:
+    """`Herd reload of step 12,400 on nvme`."""
+    if drill.kind == DrillKind.FAILOVER:
+        return f"Failover of {drill.run.name}"
+    verb = "Herd reload" if drill.kind == DrillKind.HERD else "Reload"
+    what = f" of step {drill.checkpoint_step:,}" if drill.checkpoint_step is not None else f" of {drill.run.name}"
+    where = f" on {drill.placement.tier.name}" if drill.placement else ""
+    return verb + what + where
+
+
+def _late_by(drill: Drill) -> float | None:
+    if drill.objective_state != Drill.ObjectiveState.BREACHED or not drill.seconds or not drill.objective_seconds:
+        return None
+    return drill.seconds - drill.objective_seconds
+
+
+def boundaries_of(drill: Drill) -> list[dict[str, Any]]:
+    """The recorded edges of a failover, each with its seconds after the fault."""
+    edges = drill.facts.get("boundaries") or []
+    parsed = [(datetime.fromisoformat(edge["at"]), edge) for edge in edges]
+    start = drill.fault_at or (parsed[0][0] if parsed else None)
+    return [
+        {"at": at, "after_seconds": (at - start).total_seconds() if start else None, "what": edge["what"]}
+        for at, edge in parsed
+    ]
+
+
+def _states(drill: Drill) -> list[tuple[str, str]]:
+    """The way through a drill: each state with done, now or empty."""
+    order = [
+        Drill.State.SCHEDULED,
+        Drill.State.PREPARING,
+        Drill.State.RUNNING,
+        Drill.State.VALIDATING,
+        Drill.State.FINISHED,
+    ]
+    current = Drill.State.PREPARING if drill.state == Drill.State.WAITING else Drill.State(drill.state)
+    at = order.index(current)
+    return [(str(state.label), "done" if i < at else "now" if i == at else "") for i, state in enumerate(order)]
+
+
+# -- starting and cancelling -------------------------------------------------------------------------------------------
+@pages.page
+def drill_start(request: HttpRequest) -> HttpResponse:
+    """The form; what it would do; and, once confirmed, the drill."""
+    runs = runs_to_drill(request)
+    form = DrillForm(
+        request.POST or None,
+        runs=[(run.pk, f"{run.name} ({run.cluster.name})") for run in runs],
+        initial=_initial(request, runs),
+    )
+    if request.method != "POST" or not form.is_valid():
+        status = 422 if request.method == "POST" else 200
+        return render(request, "dashboard/drill_start.html", {"form": form, "runs": runs}, status=status)
+    run = next(run for run in runs if run.pk == form.cleaned_data["run"])
+    actor = pages.authorize(request, Role.OPERATOR, run.cluster_id)
+    spec = form.spec()
+    if spec["kind"] == DrillKind.FAILOVER and not run.cluster.allows_disruption:
+        raise Forbidden(f"Disruptive drills are off on {run.cluster.name}; an admin can allow them there.")
+    if spec["kind"] == DrillKind.FAILOVER and request.POST.get("confirmed") != "yes":
+        return render(request, "dashboard/drill_confirm.html", _preview(run, spec, request.POST))
+    try:
+        drill = services.create_drill(run=run, spec=spec, actor=actor)
+    except (InvalidInput, Conflict) as error:
+        form.add_error(_field_of(error, form), error.detail)
+        return render(request, "dashboard/drill_start.html", {"form": form, "runs": runs}, status=422)
+    messages.success(request, f"{title_of(drill)} is on its way.")
+    return redirect("drill", drill_id=drill.pk)
+
+
+def _field_of(error: InvalidInput | Conflict, form: DrillForm) -> str | None:
+    name = (error.pointer or "").strip("/")
+    return name if name in form.fields else None
+
+
+def runs_to_drill(request: HttpRequest) -> list[TrainingRun]:
+    """Runs that this user may drill. Raises Forbidden for somebody who may drill none."""
+    rows = scoped(request, TrainingRun.objects.filter(archived_at=None).select_related("cluster"), "cluster")
+    runs = list(rows.order_by("name")[:500])
+    allowed = pages.operable(request, {run.cluster_id for run in runs})
+    if runs and not allowed:
+        raise Forbidden(f"Starting drills needs the role operator; yours is {role_on(request, runs[0].cluster)}.")
+    return [run for run in runs if run.cluster_id in allowed]
+
+
+def _initial(request: HttpRequest, runs: list[TrainingRun]) -> dict[str, Any]:
+    wanted = request.GET.get("run", "")
+    initial = {name: request.GET[name] for name in ("kind", "choice", "step", "ladder") if name in request.GET}
+    if wanted in {run.pk for run in runs}:
+        initial["run"] = wanted
+    return initial
+
+
+def _preview(run: TrainingRun, spec: dict[str, Any], posted: QueryDict) -> dict[str, Any]:
+    """What a failover would touch: the launch that trains now and the agents of its cluster."""
+    attempt = selectors.live_attempt(Drill(run=run, cluster=run.cluster))
+    agents = list(fleet.usable_agents(run.cluster)[:200])
+    repeated = [(name, value) for name in posted for value in posted.getlist(name) if name != "csrfmiddlewaretoken"]
+    return {"run": run, "spec": spec, "attempt": attempt, "agents": agents, "repeated": repeated}
+
+
+@pages.page
+def drill_cancel(request: HttpRequest, drill_id: str) -> HttpResponse:
+    drill = _drill(request, drill_id)
+    actor = pages.authorize(request, Role.OPERATOR, drill.cluster_id)
+    if request.method != "POST":
+        return render(request, "dashboard/drill_cancel.html", {"drill": drill, "title": title_of(drill)})
+    return _cancelled(request, drill, actor)
+
+
+def _cancelled(request: HttpRequest, drill: Drill, actor: str) -> HttpResponse:
+    try:
+        services.cancel_drill(drill=drill, actor=actor)
+        messages.success(request, "The drill is being cancelled; agents stop within a few seconds.")
+    except Conflict as error:
+        messages.error(request, error.detail)
+    return redirect("drill", drill_id=drill.pk)

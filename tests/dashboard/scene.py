@@ -1,0 +1,643 @@
+"""A small fleet with everything that a page can show: sound, damaged, late, running, failed and never measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import factories
+from django.utils import timezone
+
+from apps.accounts.models import Role, User
+from apps.accounts.services import log_activity
+from apps.alerts.models import Alert
+from apps.audits.models import Audit
+from apps.checkpoints.models import (
+    Checkpoint,
+    Finding,
+    InventoryScan,
+    Manifest,
+    Placement,
+    RunAttempt,
+    StepReport,
+    TrainingRun,
+    TrustEvidence,
+)
+from apps.core.transitions import record
+from apps.drills.models import Drill, DrillPlan, DrillRung, PlanOccurrence, RankResult
+from apps.fleet.models import Agent, AgentTask, Cluster, ClusterGrant, JoinToken, Node
+from apps.recovery.models import Incident, Recovery
+from apps.storage.models import StorageTier, TierCeiling
+
+PASSWORD = "correct horse battery"
+GB = 1_000_000_000
+
+
+@dataclass
+class Scene:
+    """Handles into the rows; `urls` names every page with an id of its own."""
+
+    east: Cluster
+    lab: Cluster
+    nodes: list[Node]
+    nvme: StorageTier
+    nas: StorageTier
+    llama: TrainingRun
+    moe: TrainingRun
+    sft: TrainingRun
+    empty_run: TrainingRun
+    good: Placement
+    damaged: Placement
+    failover: Drill
+    reload: Drill
+    herd: Drill
+    running: Drill
+    failed: Drill
+    plan: DrillPlan
+    audit: Audit
+    running_audit: Audit
+    alert: Alert
+    users: dict[str, User]
+
+
+def people() -> dict[str, User]:
+    """One account for each role, and one whose only grant is on the other cluster."""
+    return {
+        "admin": factories.user("ada", Role.ADMIN, PASSWORD),
+        "operator": factories.user("olga", Role.OPERATOR, PASSWORD),
+        "viewer": factories.user("vera", Role.VIEWER, PASSWORD),
+        "stranger": factories.user("stan", Role.NONE, PASSWORD),
+        "nobody": factories.user("nora", Role.NONE, PASSWORD),
+    }
+
+
+def build() -> Scene:
+    now = timezone.now()
+    users = people()
+    east = factories.cluster("h100-east", scheduler="slurm", gpu_count=512, gpu_hour_cost="2.5", allows_disruption=True)
+    lab = factories.cluster("a100-lab", gpu_count=32)
+    elsewhere = factories.cluster("elsewhere")
+    ClusterGrant.objects.create(user=users["stranger"], cluster=elsewhere, role=Role.ADMIN)
+    nodes = _nodes(east, lab, now)
+    nvme = factories.tier(east, "nvme", "/mnt/nvme/ckpt", capacity_bytes=30_000 * GB)
+    nas = factories.tier(east, "nas", "/mnt/nas/ckpt", kind=StorageTier.Kind.NAS, speed_order=1)
+    factories.tier(lab, "cold", "s3://checkpoints/lab", kind=StorageTier.Kind.OBJECT_STORE, speed_order=2)
+    TierCeiling.objects.create(
+        tier=nvme, bytes_per_second=13.6 * GB, client_count=4, method="built-in reader", measured_at=now
+    )
+    llama = factories.run(east, "llama-70b-pt", rto_objective_seconds=90, rpo_objective_seconds=600, gpu_count=256)
+    moe = factories.run(east, "moe-132b-v3", rto_objective_seconds=90, gpu_count=512)
+    sft = factories.run(lab, "run-13b-sft", rto_objective_seconds=180, gpu_count=32)
+    empty_run = factories.run(lab, "vit-huge-scan")
+    good = _checkpoints(llama, nvme, nas, now)
+    damaged = _damage(moe, nvme, now)
+    factories.placement(sft, nas, 3050, shards=4, shard_bytes=2 * GB, trust=Placement.Trust.SEALED, trust_at=now)
+    attempt = _launches(llama, nodes[0], now)
+    failover = _failovers(llama, good, now, attempt)
+    reload = _reload(moe, good, nodes, now)
+    herd = _herd(llama, good, nodes, now)
+    running = _running(llama, good, nodes, now)
+    failed = factories_drill(
+        sft,
+        now - timedelta(days=1),
+        kind="reload",
+        outcome="failed",
+        reason="gpu-02 did not answer within 300 s: see its agent's log, then drill again.",
+    )
+    factories_drill(
+        sft, now - timedelta(days=2), kind="reload", outcome="skipped", reason="No verified checkpoint: audit one."
+    )
+    plan = _plan(llama, reload, now)
+    audit, running_audit = _audits(damaged, good, nodes[0], now)
+    alert = _alerts(east, damaged, failover, now)
+    _scans(nvme, nas, nodes[0], now)
+    _recovery(llama, attempt, now)
+    log_activity(actor="olga", action="drill.create", target_kind="drill", target_id=herd.pk, detail={"kind": "herd"})
+    log_activity(actor="ada", action="join_token.create", target_kind="join_token", target_id="jtk_1")
+    JoinToken.objects.create(
+        cluster=east,
+        secret_sha256="0" * 64,
+        max_uses=8,
+        uses=2,
+        created_by="ada",
+        created_at=now,
+        expires_at=now + timedelta(hours=5),
+    )
+    return Scene(
+        east=east,
+        lab=lab,
+        nodes=nodes,
+        nvme=nvme,
+        nas=nas,
+        llama=llama,
+        moe=moe,
+        sft=sft,
+        empty_run=empty_run,
+        good=good,
+        damaged=damaged,
+        failover=failover,
+        reload=reload,
+        herd=herd,
+        running=running,
+        failed=failed,
+        plan=plan,
+        audit=audit,
+        running_audit=running_audit,
+        alert=alert,
+        users=users,
+    )
+
+
+def pages_of(scene: Scene) -> dict[str, str]:
+    """Every page to read, by name."""
+    return {
+        "readiness": "/",
+        "runs": "/runs/",
+        "run": f"/runs/{scene.llama.pk}/",
+        "run-damaged": f"/runs/{scene.moe.pk}/",
+        "run-empty": f"/runs/{scene.empty_run.pk}/",
+        "checkpoints": "/checkpoints/",
+        "checkpoint": f"/checkpoints/{scene.good.checkpoint_id}/",
+        "checkpoint-damaged": f"/checkpoints/{scene.damaged.checkpoint_id}/",
+        "drills": "/drills/",
+        "drill-failover": f"/drills/{scene.failover.pk}/",
+        "drill-reload": f"/drills/{scene.reload.pk}/",
+        "drill-herd": f"/drills/{scene.herd.pk}/",
+        "drill-running": f"/drills/{scene.running.pk}/",
+        "drill-failed": f"/drills/{scene.failed.pk}/",
+        "plans": "/plans/",
+        "plan": f"/plans/{scene.plan.pk}/",
+        "nodes": "/nodes/",
+        "node": f"/nodes/{scene.nodes[0].pk}/",
+        "node-without-agent": f"/nodes/{scene.nodes[-1].pk}/",
+        "tiers": "/tiers/",
+        "audits": "/audits/",
+        "audit": f"/audits/{scene.audit.pk}/",
+        "audit-running": f"/audits/{scene.running_audit.pk}/",
+        "alerts": "/alerts/",
+        "analysis": "/analysis/",
+        "activity": "/activity/",
+        "access": "/access/",
+    }
+
+
+def operator_pages_of(scene: Scene) -> dict[str, str]:
+    """Pages with forms, for those who may send them."""
+    return {
+        "drill-start": f"/drills/start/?run={scene.llama.pk}",
+        "drill-cancel": f"/drills/{scene.running.pk}/cancel/",
+        "plan-create": "/plans/new/",
+        "plan-delete": f"/plans/{scene.plan.pk}/delete/",
+    }
+
+
+def admin_pages_of(scene: Scene) -> dict[str, str]:
+    return {"join-token": f"/clusters/{scene.east.pk}/join-token/"}
+
+
+def factories_drill(run: TrainingRun, at: datetime, **fields: Any) -> Drill:
+    """A finished drill of `run` that ended 5 s after `at`, unless `fields` say otherwise."""
+    values: dict[str, Any] = {
+        "kind": "reload",
+        "state": "finished",
+        "outcome": "passed",
+        "objective_seconds": run.rto_objective_seconds,
+        "objective_state": "none",
+        "requested_by": "olga",
+        "created_at": at,
+        "started_at": at,
+        "finished_at": at + timedelta(seconds=5),
+        "cluster": run.cluster,
+        "run": run,
+    }
+    return Drill.objects.create(**{**values, **fields})
+
+
+def _nodes(east: Cluster, lab: Cluster, now: datetime) -> list[Node]:
+    nodes = [factories.node(east, f"gpu-{number:02d}", facts={"kernel": "6.1.0", "cpus": 96}) for number in range(1, 5)]
+    states = [Agent.State.ONLINE, Agent.State.BUSY, Agent.State.STALE, Agent.State.LOST]
+    for number, (node, state) in enumerate(zip(nodes, states, strict=True)):
+        age = timedelta(seconds=5) if number < 2 else timedelta(minutes=2 + 5 * number)
+        agent = factories.agent(
+            node,
+            state=state,
+            version="0.1.0",
+            roots=["/mnt/nvme", "/mnt/nas"],
+            clock_offset_seconds=0.004 * (number + 1),
+            last_seen_at=now - age,
+        )
+        record("agent", agent.pk, old="pending", new=state.value, reason="polled")
+    waiting = factories.node(lab, "a100-1")
+    factories.agent(waiting, state=Agent.State.PENDING, version="0.1.0", last_seen_at=now)
+    bare = factories.node(lab, "a100-2")
+    return [*nodes, waiting, bare]
+
+
+def _manifest(checkpoint: Checkpoint, at: datetime) -> Manifest:
+    return Manifest.objects.create(
+        id=f"{checkpoint.step:064x}",
+        checkpoint=checkpoint,
+        version=1,
+        origin="storage",
+        total_bytes=checkpoint.total_bytes,
+        shard_count=4,
+        root_xxh3_128="0" * 32,
+        sealed_at=at,
+        body=b"",
+        created_at=at,
+    )
+
+
+def _prove(placement: Placement, rung: str, kind: str, source: str, at: datetime, **fields: Any) -> None:
+    TrustEvidence.objects.create(
+        placement=placement,
+        rung=rung,
+        source_kind=kind,
+        source_id=source,
+        fingerprint=placement.fingerprint,
+        at=at,
+        **fields,
+    )
+
+
+def _checkpoints(run: TrainingRun, nvme: StorageTier, nas: StorageTier, now: datetime) -> Placement:
+    for step in range(11_900, 12_400, 100):
+        factories.placement(run, nas, step, shards=8, shard_bytes=2 * GB, trust=Placement.Trust.SEALED, trust_at=now)
+    at = now - timedelta(minutes=14)
+    good = factories.placement(
+        run, nvme, 12_400, shards=64, shard_bytes=2 * GB, trust=Placement.Trust.RESUMED, trust_at=at
+    )
+    factories.placement(run, nas, 12_400, shards=64, shard_bytes=2 * GB, trust=Placement.Trust.LISTED)
+    Placement.objects.filter(pk=good.pk).update(manifest=_manifest(good.checkpoint, at))
+    good.refresh_from_db()
+    _prove(good, "sealed", "audit", "aud_sealed", at - timedelta(minutes=2), voided_at=None)
+    _prove(good, "verified", "audit", "aud_verified", at - timedelta(minutes=1))
+    _prove(
+        good,
+        "reloaded",
+        "drill",
+        "drl_old",
+        at - timedelta(hours=1),
+        voided_at=at,
+        void_reason="rank-00003 changed its size",
+    )
+    _prove(good, "resumed", "run", run.pk, at)
+    return good
+
+
+def _damage(run: TrainingRun, nvme: StorageTier, now: datetime) -> Placement:
+    factories.placement(run, nvme, 47_500, shards=8, trust=Placement.Trust.VERIFIED, trust_at=now - timedelta(hours=2))
+    damaged = factories.placement(
+        run,
+        nvme,
+        48_000,
+        shards=8,
+        status=Placement.Status.CORRUPT,
+        trust=Placement.Trust.SEALED,
+        trust_at=now,
+        resumable=False,
+        damaged_at=now,
+        not_resumable_reasons=["one shard differs from its seal"],
+    )
+    common: dict[str, Any] = {
+        "placement": damaged,
+        "source_kind": "audit",
+        "source_id": "aud_x",
+        "found_at": now - timedelta(minutes=9),
+        "fingerprint": damaged.fingerprint,
+    }
+    Finding.objects.create(
+        code="digest_mismatch",
+        severity="damage",
+        path="rank-00003-of-00008.safetensors",
+        detail="1 of 1,024 chunks differs from its seal",
+        cure="Copy this shard again from the nas, then verify it.",
+        begin_byte=12_582_912,
+        end_byte=16_777_216,
+        tensor="layers.31.mlp.w2",
+        **common,
+    )
+    Finding.objects.create(
+        code="rank_skew",
+        severity="warning",
+        detail="rank 3 has 1.4 times the median's bytes",
+        cure="Balance the ranks: reading would take 12 s less.",
+        **common,
+    )
+    return damaged
+
+
+def _launches(run: TrainingRun, node: Node, now: datetime) -> RunAttempt:
+    ended = RunAttempt.objects.create(
+        run=run,
+        launch_id="launch-1",
+        agent=node.agent,
+        last_step=11_950,
+        started_at=now - timedelta(hours=5),
+        ended_at=now - timedelta(hours=2),
+        last_report_at=now - timedelta(hours=2),
+    )
+    live = RunAttempt.objects.create(
+        run=run,
+        launch_id="launch-2",
+        agent=node.agent,
+        resumed_from_step=11_900,
+        last_step=12_480,
+        started_at=now - timedelta(hours=2),
+        last_report_at=now - timedelta(seconds=3),
+    )
+    StepReport.objects.create(attempt=live, step=12_400, at=now - timedelta(seconds=195), loss=2.1)
+    StepReport.objects.create(attempt=live, step=12_480, at=now - timedelta(seconds=3), loss=2.08)
+    return ended
+
+
+def _failovers(run: TrainingRun, placement: Placement, now: datetime, attempt: RunAttempt) -> Drill:
+    drill = None
+    for day in range(12):
+        read = 30.0 + 2.2 * day + (14 if day == 7 else 0)
+        phases = {
+            "detect": 4.1,
+            "reschedule": 5.2,
+            "launch": 6.4,
+            "resolve": 1.2,
+            "allocate": 2.0,
+            "read": read,
+            "verify": 3.1,
+            "materialize": 4.4,
+            "to_device": 2.2,
+            "first_step": 6.3,
+        }
+        seconds = sum(phases.values()) + 1.9
+        at = now - timedelta(days=12 - day)
+        drill = factories_drill(
+            run,
+            at,
+            kind="failover",
+            seconds=seconds,
+            phases=phases,
+            unattributed_seconds=1.9,
+            objective_state="breached" if seconds > 90 else "met",
+            placement=placement,
+            checkpoint_step=12_000 + 10 * day,
+            lost_steps=42,
+            lost_seconds=101.5,
+            fault_at=at,
+            attempt=attempt,
+            finished_at=at + timedelta(seconds=seconds),
+            reason=f"Trained step {12_001 + 10 * day} from the checkpoint of step {12_000 + 10 * day}; 42 steps were "
+            "computed again.",
+            facts={
+                "boundaries": [
+                    {"at": at.isoformat(), "what": "fault injected", "attempt": "launch-1"},
+                    {
+                        "at": (at + timedelta(seconds=4.1)).isoformat(),
+                        "what": "failure detected",
+                        "attempt": "launch-1",
+                    },
+                    {"at": (at + timedelta(seconds=9.3)).isoformat(), "what": "launch started", "attempt": "launch-2"},
+                    {"at": (at + timedelta(seconds=seconds)).isoformat(), "what": "step done", "attempt": "launch-2"},
+                ]
+            },
+        )
+    assert drill is not None
+    for state in ("scheduled", "preparing", "running", "validating", "finished"):
+        record("drill", drill.pk, old="", new=state)
+    return drill
+
+
+def _results(rung: DrillRung, nodes: list[Node], at: datetime, slow: float = 1.4) -> None:
+    for rank, node in enumerate(nodes[: rung.client_count]):
+        factor = slow if rank == 2 else 1.0
+        phases = {"resolve": 0.4, "allocate": 1.1, "read": 9.0 * factor, "verify": 0.6, "materialize": 1.2}
+        seconds = sum(phases.values()) + 0.1
+        RankResult.objects.create(
+            rung=rung,
+            rank=rank,
+            ranks=[rank],
+            node=node,
+            task_id=f"tsk_{rung.pk}_{rank}",
+            outcome="done",
+            bytes=16 * GB,
+            seconds=seconds,
+            bytes_per_second=16 * GB / seconds,
+            started_at=at + timedelta(milliseconds=12 * rank),
+            phases=phases,
+            busy={"read": 30.0},
+            requested="auto",
+            effective="host_direct",
+            reason="GPUDirect Storage is not loaded on this node",
+            cache_state="cold",
+            cached_ratio_before=0.0,
+            cpu_seconds=3.1,
+            peak_rss_bytes=2 * GB,
+            verified=True,
+        )
+
+
+def _reload(run: TrainingRun, placement: Placement, nodes: list[Node], now: datetime) -> Drill:
+    at = now - timedelta(days=2)
+    drill = factories_drill(
+        run,
+        at,
+        placement=placement,
+        checkpoint_step=47_500,
+        seconds=104.0,
+        phases={"resolve": 0.4, "allocate": 1.1, "read": 98.6, "verify": 0.6, "materialize": 1.2},
+        unattributed_seconds=2.1,
+        objective_state="breached",
+        total_bytes=64 * GB,
+        bytes_per_second=0.62 * GB,
+        cached_ratio_before=0.0,
+        verified=True,
+        start_skew_seconds=0.038,
+        jain_index=0.981,
+        reason="615 MB/s together, every byte verified, 0.0 % cached before.",
+        finished_at=at + timedelta(seconds=104),
+    )
+    _results(DrillRung.objects.create(drill=drill, order=0, client_count=4, bytes_per_second=0.62 * GB), nodes, at)
+    return drill
+
+
+def _herd(run: TrainingRun, placement: Placement, nodes: list[Node], now: datetime) -> Drill:
+    at = now - timedelta(hours=6)
+    drill = factories_drill(
+        run,
+        at,
+        kind="herd",
+        ladder=[1, 2, 4],
+        placement=placement,
+        checkpoint_step=12_400,
+        seconds=12.4,
+        phases={"resolve": 0.4, "allocate": 1.1, "read": 9.0, "verify": 0.6, "materialize": 1.2},
+        unattributed_seconds=0.1,
+        objective_state="met",
+        total_bytes=64 * GB,
+        bytes_per_second=4.1 * GB,
+        cached_ratio_before=0.0,
+        verified=True,
+        start_skew_seconds=0.038,
+        jain_index=0.957,
+        reason="4.10 GB/s together, every byte verified. Stops scaling at 4 clients: 7.9 % more per doubling.",
+    )
+    for order, (count, rate) in enumerate(((1, 2.2), (2, 3.8), (4, 4.1))):
+        rung = DrillRung.objects.create(
+            drill=drill, order=order, client_count=count, seconds=12.0, bytes_per_second=rate * GB, jain_index=0.957
+        )
+        _results(rung, nodes, at)
+    return drill
+
+
+def _running(run: TrainingRun, placement: Placement, nodes: list[Node], now: datetime) -> Drill:
+    drill = factories_drill(
+        run,
+        now - timedelta(seconds=20),
+        state="running",
+        outcome="",
+        finished_at=None,
+        placement=placement,
+        checkpoint_step=12_400,
+        facts={"clients": []},
+    )
+    for number, node in enumerate(nodes[:2]):
+        AgentTask.objects.create(
+            agent=node.agent,
+            owner_kind="drill",
+            owner_id=drill.pk,
+            kind="reload",
+            params={},
+            state="running",
+            attempt=1,
+            progress={"phase": "read", "done_bytes": (4 + number) * GB, "total_bytes": 16 * GB},
+            created_at=now,
+            started_at=now,
+        )
+    record("drill", drill.pk, old="preparing", new="running")
+    return drill
+
+
+def _plan(run: TrainingRun, drill: Drill, now: datetime) -> DrillPlan:
+    plan = DrillPlan.objects.create(
+        run=run,
+        name="nightly herd",
+        kind="herd",
+        ladder=[1, 2, 4],
+        cron="0 3 * * *",
+        time_zone="Europe/Berlin",
+        next_at=now + timedelta(hours=7),
+        created_by="olga",
+        created_at=now,
+    )
+    PlanOccurrence.objects.create(plan=plan, planned_at=now - timedelta(days=1), drill=drill, created_at=now)
+    PlanOccurrence.objects.create(
+        plan=plan, planned_at=now - timedelta(days=2), skipped_reason="Muster was down then.", created_at=now
+    )
+    return plan
+
+
+def _audits(damaged: Placement, good: Placement, node: Node, now: datetime) -> tuple[Audit, Audit]:
+    found = Audit.objects.create(
+        placement=damaged,
+        agent=node.agent,
+        mode="verify",
+        state="finished",
+        outcome="damaged",
+        reason="1 of 1,024 chunks differs from its seal.",
+        checked_bytes=64 * GB,
+        checked_chunks=1024,
+        total_chunks=1024,
+        seconds=31.0,
+        requested_by="olga",
+        created_at=now - timedelta(minutes=10),
+        finished_at=now - timedelta(minutes=9),
+    )
+    Finding.objects.filter(source_id="aud_x").update(source_id=found.pk)
+    running = Audit.objects.create(
+        placement=good,
+        agent=node.agent,
+        mode="seal",
+        state="running",
+        requested_by="olga",
+        created_at=now,
+    )
+    AgentTask.objects.create(
+        agent=node.agent,
+        owner_kind="audit",
+        owner_id=running.pk,
+        kind="seal",
+        params={},
+        state="running",
+        attempt=1,
+        progress={"phase": "read", "done_bytes": 3 * GB, "total_bytes": 128 * GB},
+        created_at=now,
+        started_at=now,
+    )
+    return found, running
+
+
+def _alerts(east: Cluster, damaged: Placement, drill: Drill, now: datetime) -> Alert:
+    Alert.objects.create(
+        cluster=east,
+        rule="objective_breached",
+        subject_kind="drill",
+        subject_id=drill.pk,
+        state="acknowledged",
+        summary="The failover of llama-70b-pt took 96 s of 90 s.",
+        opened_at=now - timedelta(hours=3),
+        acknowledged_at=now,
+        acknowledged_by="olga",
+    )
+    return Alert.objects.create(
+        cluster=east,
+        rule="damage",
+        subject_kind="checkpoint",
+        subject_id=damaged.checkpoint_id,
+        summary="Step 48,000 of moe-132b-v3 is damaged on nvme.",
+        opened_at=now - timedelta(minutes=9),
+    )
+
+
+def _scans(nvme: StorageTier, nas: StorageTier, node: Node, now: datetime) -> None:
+    InventoryScan.objects.create(
+        tier=nvme,
+        agent=node.agent,
+        root=nvme.uri,
+        state="finished",
+        checkpoint_count=9,
+        new_count=1,
+        requested_by="olga",
+        created_at=now - timedelta(minutes=4),
+        finished_at=now,
+        findings=[{"code": "pointer_stale", "detail": "latest names step 47,500.", "cure": "Nothing to do."}],
+    )
+    InventoryScan.objects.create(
+        tier=nas,
+        agent=node.agent,
+        root=nas.uri,
+        state="failed",
+        error="the agent was lost while it listed; nothing was taken for gone",
+        requested_by="olga",
+        created_at=now - timedelta(hours=1),
+        finished_at=now,
+    )
+
+
+def _recovery(run: TrainingRun, attempt: RunAttempt, now: datetime) -> None:
+    incident = Incident.objects.create(
+        run=run,
+        ended_attempt=attempt,
+        fault_at=now - timedelta(hours=2),
+        detail="the launch stopped reporting",
+        created_at=now,
+    )
+    Recovery.objects.create(
+        incident=incident,
+        state="closed",
+        checkpoint_step=11_900,
+        time_to_resume_seconds=84.0,
+        lost_steps=50,
+        phases={"launch": 6.0, "read": 40.0, "first_step": 5.0},
+        unattributed_seconds=33.0,
+        created_at=now,
+        closed_at=now,
+    )
