@@ -174,7 +174,7 @@ def test_sealing_stops_when_told(checkpoint: Path) -> None:
     control = JobControl()
     control.progress = lambda *_report: control.cancel()
     with pytest.raises(Cancelled):
-        seal(str(checkpoint), control=control)
+        seal(str(checkpoint), control=control, threads=1)
     assert sorted(path.name for path in checkpoint.iterdir() if path.name.startswith(".")) == []
 
 
