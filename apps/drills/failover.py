@@ -117,7 +117,7 @@ def _since(records: Iterable[Record], fault_at: float, failed_attempt: str) -> l
             kept.append(replace(record, at=fault_at))
         elif record.at >= fault_at:
             kept.append(record)
-    return sorted(kept, key=lambda record: record.at)
+    return sorted(kept, key=lambda one: (one.at, one.kind, one.phase, one.edge, -1 if one.rank is None else one.rank))
 
 
 def resumed_step(records: Iterable[Record], attempt: str) -> int | None:
