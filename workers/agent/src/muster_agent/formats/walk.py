@@ -224,10 +224,9 @@ def inventory(
     place = os.path.abspath(os.fspath(root))
     age_limit = AgeLimit(time.time() if now_unix_seconds is None else now_unix_seconds, grace_seconds)
     _check_root(place)
-    if not os.path.isdir(place) or step_of_name(os.path.basename(place)) is not None:
-        only = _one(place, age_limit)
-        if only is not None:
-            return Inventory(checkpoints=(only,))
+    only = _one(place, age_limit)
+    if only is not None:
+        return Inventory(checkpoints=(only,))
     walk = _Walk(place, age_limit, control or JobControl())
     walk.enter(place, 0)
     if not walk.tasks:
@@ -242,8 +241,10 @@ def inventory(
 
 
 def _one(place: str, age_limit: AgeLimit) -> ShardMap | None:
-    """The single checkpoint at `place`; None for a folder that only holds folders named like steps."""
+    """The single checkpoint at `place`; None for a folder that is not named like a step, or only holds such folders."""
     if os.path.isdir(place):
+        if step_of_name(os.path.basename(place)) is None:
+            return None
         folder = look(place, os.path.realpath(os.path.dirname(place)))
         if claims.claim(folder) is None and any(step_of_name(name) is not None for name in folder.folders):
             return None
