@@ -30,6 +30,7 @@ from apps.checkpoints.models import (
     TrustEvidence,
 )
 from apps.checkpoints.runs import ensure_runs
+from apps.checkpoints.shard_rows import ShardRow, upsert_shards
 from apps.checkpoints.trust import effective_status
 from apps.core.models import Transition
 from apps.storage.models import StorageTier
@@ -231,22 +232,16 @@ class _Batch:
         Transition.objects.bulk_create(self.transitions)
 
     def _write_shards(self, rows: dict[str, Placement], batch: list[Listed]) -> None:
-        write: list[Shard] = []
+        write: list[ShardRow] = []
         gone: list[int] = []
         for item in batch:
             row = rows[item.path]
             if not item.was_read and row.path not in self.fresh:
                 continue
             known = self.shards[row.pk]
-            write.extend(_shard(row.pk, path, it) for path, it in item.shards.items() if known.get(path) != it)
+            write.extend((row.pk, path, *it) for path, it in item.shards.items() if known.get(path) != it)
             gone.extend(self.shard_ids[row.pk, path] for path in known.keys() - item.shards.keys())
-        if write:
-            Shard.objects.bulk_create(
-                write,
-                update_conflicts=True,
-                unique_fields=["placement", "path"],
-                update_fields=["size_bytes", "promised_bytes", "rank", "role", "mtime_ns"],
-            )
+        upsert_shards(write)
         for begin in range(0, len(gone), _WRITE_ROWS):
             Shard.objects.filter(pk__in=gone[begin : begin + _WRITE_ROWS]).delete()
 
@@ -333,19 +328,6 @@ def _checkpoints(keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Check
     wanted = set(keys)
     rows = Checkpoint.objects.filter(run__in={run for run, _step in wanted}, step__in={step for _run, step in wanted})
     return {(row.run_id, row.step): row for row in rows if (row.run_id, row.step) in wanted}
-
-
-def _shard(placement_id: str, path: str, fields: ShardFields) -> Shard:
-    size_bytes, promised_bytes, rank, role, mtime_ns = fields
-    return Shard(
-        placement_id=placement_id,
-        path=path,
-        size_bytes=size_bytes,
-        promised_bytes=promised_bytes,
-        rank=rank,
-        role=role,
-        mtime_ns=mtime_ns,
-    )
 
 
 def _finding_key(found: Finding) -> tuple[object, ...]:
