@@ -55,7 +55,7 @@ def unpack(packed: bytes, limit_bytes: int) -> bytes:
     except zlib.error as error:
         raise InvalidInput(f"The body is not gzip: {error}.") from error
     if len(unpacked) > limit_bytes:
-        raise _too_large(limit_bytes)
+        raise too_large(limit_bytes)
     if not decompressor.eof:
         raise InvalidInput("The gzip body ends too early.")
     return unpacked
@@ -64,16 +64,17 @@ def unpack(packed: bytes, limit_bytes: int) -> bytes:
 def _raw(request: HttpRequest) -> bytes:
     limit_bytes: int = settings.AGENT_MAX_BODY_BYTES
     if int(request.META.get("CONTENT_LENGTH") or 0) > limit_bytes:
-        raise _too_large(limit_bytes)
+        raise too_large(limit_bytes)
     try:
         # Django's own limit is meant for forms; agents have theirs, checked here.
         raw = request.read(limit_bytes + 1)
     except RequestDataTooBig as error:
-        raise _too_large(limit_bytes) from error
+        raise too_large(limit_bytes) from error
     if len(raw) > limit_bytes:
-        raise _too_large(limit_bytes)
+        raise too_large(limit_bytes)
     return raw
 
 
-def _too_large(limit_bytes: int) -> TooLarge:
+def too_large(limit_bytes: int) -> TooLarge:
+    """What to raise, or to say, about a body beyond the limit."""
     return TooLarge(f"A body holds at most {limit_bytes} bytes, also once unpacked.")
