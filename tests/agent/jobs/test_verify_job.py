@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,14 +74,37 @@ def overwrite(shard: Path, position: int, data: bytes) -> None:
     os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, Manifest]]:
+    """Sealed checkpoints by seed, never to be changed."""
+    return {seed: sealed(tmp_path_factory.mktemp(f"seed-{seed}"), seed) for seed in (1, 2, 3)}
+
+
+def copy_with_links(source: Path, target: Path, changing: str) -> Path:
+    """Only the file that will be damaged is copied, the others are links: a hundred tests need little disk."""
+    target.mkdir()
+    for file in source.iterdir():
+        if file.name == changing:
+            shutil.copy2(file, target)
+        else:
+            os.link(file, target / file.name)
+    return target
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("rank", [0, 1, 2, 3])
 @pytest.mark.parametrize("damage", [flip, zero_block, truncate, empty, extra_bytes, delete])
 def test_damage_is_found_and_its_place_is_named(
-    tmp_path: Path, damage: Callable[[Path, random.Random], tuple[str, int | None]], rank: int, seed: int
+    pristine: dict[int, tuple[Path, Manifest]],
+    tmp_path: Path,
+    damage: Callable[[Path, random.Random], tuple[str, int | None]],
+    rank: int,
+    seed: int,
 ) -> None:
-    folder, manifest = sealed(tmp_path, seed)
-    shard = folder / f"rank-{rank:05d}-of-00004.safetensors"
+    original, manifest = pristine[seed]
+    name = f"rank-{rank:05d}-of-00004.safetensors"
+    folder = copy_with_links(original, tmp_path / "copy", name)
+    shard = folder / name
     code, position = damage(shard, random.Random(f"{seed}/{rank}"))
     body = verify(str(folder), manifest)
     assert body.verified is False
