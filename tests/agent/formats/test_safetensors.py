@@ -173,3 +173,13 @@ def test_the_writers_temporary_file_is_named_and_not_part_of_the_checkpoint(tmp_
     assert found.status is Status.COMPLETE
     assert "temporary_left" in codes(found)
     assert ".tmpAb3dE9" not in [shard.path for shard in found.shards]
+
+
+def test_a_model_beside_files_that_are_not_read_is_not_called_complete(tmp_path: Path) -> None:
+    folder = tmp_path / "step-3"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(safetensors_bytes(WEIGHTS))
+    (folder / "optimizer.bin").write_bytes(b"half")
+    found = read(folder)
+    assert (found.status, found.resumable) == (Status.UNKNOWN, False)
+    assert "optimizer.bin" in found.not_resumable_reasons[1]

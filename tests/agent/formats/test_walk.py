@@ -165,3 +165,18 @@ def test_a_file_that_is_no_checkpoint_is_not_listed(run: Path) -> None:
     (run / "train.log").write_text("x")
     os.mkfifo(run / "pipe.safetensors")
     assert steps(take(run)) == [30, 20, 10]
+
+
+def test_a_final_model_beside_the_steps_hides_none_of_them(run: Path) -> None:
+    (run / "model.safetensors").write_bytes(safetensors_bytes({"w": bytes(4)}))
+    (run / "training_args.bin").write_bytes(b"x")
+    found = take(run)
+    assert steps(found) == [30, 20, 10, None]
+    assert found.checkpoints[-1].path == str(run)
+
+
+def test_a_plain_metadata_json_does_not_make_a_folder_megatrons(run: Path) -> None:
+    (run / "step-00000030" / "metadata.json").write_text('{"owner": "me"}')
+    assert take(run).checkpoints[0].status is Status.COMPLETE
+    (run / "step-00000030" / "metadata.json").write_text('{"sharded_backend": "torch_dist"}')
+    assert take(run).checkpoints[0].status is Status.UNKNOWN

@@ -18,20 +18,20 @@ UNKNOWN_FORMAT = "unknown"
 _FOREIGN_FILES = {
     "trainer_state.json": "a Hugging Face Trainer checkpoint",
     "training_args.bin": "a Hugging Face Trainer checkpoint",
-    "metadata.json": "a Megatron distributed checkpoint",
     "common.pt": "a Megatron distributed checkpoint",
     "meta.pt": "a sharded Lightning checkpoint",
     "_CHECKPOINT_METADATA": "an Orbax checkpoint",
     "_METADATA": "an Orbax checkpoint",
     ".snapshot_metadata": "a torchsnapshot checkpoint",
 }
+_MAX_MARK_BYTES = 64 * 1024
 _FOREIGN_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".gguf", ".nemo", ".msgpack", ".npz")
 
 
 def claim(folder: Folder) -> Reader | None:
     """The reader of a folder that shows by its files that it is one checkpoint; None where it does not."""
     names = folder.files.keys() | folder.blocked
-    if any(name in _FOREIGN_FILES for name in names):
+    if any(name in _FOREIGN_FILES for name in names) or _is_megatron(folder):
         return _read_foreign
     if any(map(dcp.is_own_name, names)):
         return lambda place, with_tensors: dcp.read_dcp(place, with_tensors=with_tensors)
@@ -47,6 +47,14 @@ def claim(folder: Folder) -> Reader | None:
     if "model.safetensors" in names:
         return _read_loose
     return None
+
+
+def _is_megatron(folder: Folder) -> bool:
+    """Whether `metadata.json` is Megatron's. Its folder also holds DCP files, but has a commit rule of its own."""
+    if "metadata.json" not in folder.files:
+        return False
+    document, _ = safetensors.read_json(folder, "metadata.json", _MAX_MARK_BYTES)
+    return isinstance(document, dict) and "sharded_backend" in document
 
 
 def reader_of_checkpoint(folder: Folder) -> Reader:
@@ -87,6 +95,7 @@ def _read_empty(folder: Folder, _with_tensors: bool) -> Draft:
 
 def _read_foreign(folder: Folder, _with_tensors: bool) -> Draft:
     guess = next((what for name, what in _FOREIGN_FILES.items() if name in folder.files), None)
+    guess = "a Megatron distributed checkpoint" if _is_megatron(folder) else guess
     if guess:
         draft = _unknown(folder.path, f"it looks like {guess}, which this version of Muster does not read")
     else:

@@ -8,6 +8,8 @@ from typing import Any
 
 MAX_OPCODES = 50_000_000
 MAX_STACK = 1_000_000
+BURST = 1024
+"""Opcodes between two looks at the bounds; none of them adds more than one value to the stack."""
 MAX_MARKS = 1_000
 MAX_INTEGER_BYTES = 16
 MAX_TEXT_BYTES = 16 * 1024 * 1024
@@ -65,15 +67,15 @@ class Machine:
     def run(self, table: Sequence[Callable[[Machine], None]]) -> Any:
         """The one value that the pickle makes. Raises PickleRefused."""
         data = self.data
-        budget = MAX_OPCODES
         try:
-            while True:
-                opcode = data[self.position]
-                self.position += 1
-                table[opcode](self)
-                budget -= 1
-                if budget < 0 or len(self.stack) > MAX_STACK:
-                    raise PickleRefused("it has more entries than Muster reads", too_large=True)
+            for _ in range(MAX_OPCODES // BURST):
+                for _ in range(BURST):
+                    opcode = data[self.position]
+                    self.position += 1
+                    table[opcode](self)
+                if len(self.stack) > MAX_STACK:
+                    break
+            raise PickleRefused("it has more entries than Muster reads", too_large=True)
         except Stop:
             if len(self.stack) != 1:
                 raise PickleRefused("it does not end with one value") from None

@@ -193,7 +193,9 @@ def _binget(machine: Machine) -> None:
 
 
 def _long_binget(machine: Machine) -> None:
-    machine.stack.append(machine.memo[machine.number(4)])
+    start = machine.position
+    machine.stack.append(machine.memo[int.from_bytes(machine.data[start : start + 4], "little")])
+    machine.position = start + 4
 
 
 def _global(machine: Machine) -> None:

@@ -19,6 +19,7 @@ from muster_agent.formats.safetensors_header import Header, read_header
 
 FORMAT = "safetensors"
 INDEX_SUFFIX = ".safetensors.index.json"
+_UNREAD_SUFFIXES = (".pt", ".pth", ".bin", ".pkl", ".ckpt")
 MAX_INDEX_BYTES = 64 * 1024 * 1024
 _OF_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
 
@@ -123,6 +124,12 @@ def read_loose(folder: Folder, *, with_tensors: bool) -> Draft:
         if name.endswith(".safetensors"):
             add_shard(draft, read_shard(folder, name, with_tensors=with_tensors), with_tensors=with_tensors)
     draft.shards.extend(other_files(folder, []))
+    unread = sorted(name for name in folder.files if name.endswith(_UNREAD_SUFFIXES))
+    if unread:
+        draft.roles = None
+        draft.undecided = (
+            f"{len(unread)} files beside it, such as {unread[0]}, are of a format not read by this version"
+        )
     return draft
 
 

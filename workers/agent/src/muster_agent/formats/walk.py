@@ -80,6 +80,7 @@ class _Walk:
             return
         if not folder.listed or claims.claim(folder) is not None:
             self._add(path, lambda: self._read(folder))
+            self._enter_folders([name for name in folder.folders if step_of_name(name) is not None], folder, depth)
         else:
             self.descend(folder, depth)
 
@@ -88,7 +89,11 @@ class _Walk:
         self._take_pointers(folder)
         self._take_files(folder)
         self.findings.extend(found for found in folder.findings if not is_pointer_name(found.path))
-        for name in folder.folders:
+        self._enter_folders(folder.folders, folder, depth)
+
+    def _enter_folders(self, names: Sequence[str], folder: Folder, depth: int) -> None:
+        """Some writers keep the steps beside a final checkpoint, so a folder may be one and hold others."""
+        for name in names:
             path = os.path.join(folder.path, name)
             if name in folder.links:
                 if not is_pointer_name(name):
