@@ -140,6 +140,7 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "DATETIME_FORMAT": "%Y-%m-%dT%H:%M:%S.%fZ",
     "PAGE_SIZE": 50,
+    "URL_FORMAT_OVERRIDE": None,  # `?format=dcp` filters by checkpoint format
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Muster",

@@ -1,5 +1,11 @@
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from rest_framework.routers import SimpleRouter
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from apps.audits.api import AuditViewSet
+
+router = SimpleRouter()
+router.trailing_slash = "/?"
+router.register("audits", AuditViewSet, "api-audit")
+
+urlpatterns = router.urls

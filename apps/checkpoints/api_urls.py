@@ -1,5 +1,26 @@
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from rest_framework.routers import SimpleRouter
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from apps.checkpoints import api
+
+router = SimpleRouter()
+router.trailing_slash = "/?"
+router.register(rf"runs/(?P<run>{api.RUN})/steps", api.StepViewSet, "api-run-step")
+router.register(rf"runs/(?P<run>{api.RUN})/attempts", api.AttemptViewSet, "api-run-attempt")
+router.register("runs", api.RunViewSet, "api-run")
+router.register("checkpoints", api.CheckpointViewSet, "api-checkpoint")
+router.register(
+    rf"checkpoints/(?P<checkpoint>{api.ID})/placements", api.CheckpointPlacementViewSet, "api-checkpoint-placement"
+)
+router.register(rf"checkpoints/(?P<checkpoint>{api.ID})/shards", api.CheckpointShardViewSet, "api-checkpoint-shard")
+router.register(
+    rf"checkpoints/(?P<checkpoint>{api.ID})/findings", api.CheckpointFindingViewSet, "api-checkpoint-finding"
+)
+router.register("placements", api.PlacementViewSet, "api-placement")
+router.register(rf"placements/(?P<placement>{api.ID})/shards", api.PlacementShardViewSet, "api-placement-shard")
+router.register(rf"placements/(?P<placement>{api.ID})/evidence", api.EvidenceViewSet, "api-placement-evidence")
+router.register("findings", api.FindingViewSet, "api-finding")
+router.register("scans", api.ScanViewSet, "api-scan")
+
+urlpatterns = router.urls

@@ -1,5 +1,12 @@
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from rest_framework.routers import SimpleRouter
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from apps.storage.api import CeilingViewSet, TierViewSet
+
+router = SimpleRouter()
+router.trailing_slash = "/?"
+router.register("tiers", TierViewSet, basename="api-tier")
+router.register(r"tiers/(?P<tier_id>[a-z0-9_]+)/ceilings", CeilingViewSet, basename="api-tier-ceiling")
+
+urlpatterns = router.urls

@@ -1,0 +1,29 @@
+"""Filters of audits, for pages and the API alike."""
+
+from __future__ import annotations
+
+import django_filters.rest_framework as filters
+from django.db.models import Q, QuerySet
+
+from apps.audits.models import Audit
+from apps.checkpoints.filters import ChoiceInFilter
+
+
+class AuditFilter(filters.FilterSet):  # type: ignore[misc]  # it ships no types
+    cluster = filters.CharFilter(method="of_cluster", label="Cluster id or name")
+    run = filters.CharFilter(method="of_run", label="Run id or name")
+    checkpoint = filters.CharFilter(field_name="placement__checkpoint_id", label="Checkpoint id")
+    placement = filters.CharFilter(field_name="placement_id", label="Placement id")
+    mode = ChoiceInFilter(choices=Audit.Mode.choices, label="Mode")
+    state = ChoiceInFilter(choices=Audit.State.choices, label="State")
+    outcome = ChoiceInFilter(choices=[item for item in Audit.Outcome.choices if item[0]], label="Outcome")
+
+    class Meta:
+        model = Audit
+        fields = ["cluster", "run", "checkpoint", "placement", "mode", "state", "outcome"]
+
+    def of_cluster(self, rows: QuerySet[Audit], _name: str, value: str) -> QuerySet[Audit]:
+        return rows.filter(Q(placement__tier__cluster_id=value) | Q(placement__tier__cluster__name=value))
+
+    def of_run(self, rows: QuerySet[Audit], _name: str, value: str) -> QuerySet[Audit]:
+        return rows.filter(Q(placement__checkpoint__run_id=value) | Q(placement__checkpoint__run__name=value))

@@ -1,0 +1,260 @@
+"""REST: training runs, checkpoints, their copies, findings and scans."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db.models import Prefetch, QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import mixins, status
+from rest_framework.decorators import action
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.models import Role
+from apps.checkpoints import runs, scans
+from apps.checkpoints.filters import CheckpointFilter, FindingFilter, PlacementFilter, RunFilter, ScanFilter
+from apps.checkpoints.models import (
+    Checkpoint,
+    Finding,
+    InventoryScan,
+    Placement,
+    RunAttempt,
+    Shard,
+    StepReport,
+    TrainingRun,
+    TrustEvidence,
+)
+from apps.checkpoints.serializers import (
+    AttemptSerializer,
+    CheckpointSerializer,
+    CreateScanSerializer,
+    EvidenceSerializer,
+    FindingSerializer,
+    PlacementSerializer,
+    RunSerializer,
+    ScanSerializer,
+    ShardSerializer,
+    StepSerializer,
+    UpdateRunSerializer,
+)
+from apps.core.errors import InvalidInput
+from apps.fleet.access import scoped
+from apps.fleet.models import Agent
+from apps.fleet.rest import ReadViewSet, ScopedViewSet, body_of
+from apps.storage.models import StorageTier
+
+ID = "[a-z0-9_]+"
+RUN = "[^/]+"
+
+
+class PartsViewSet(mixins.ListModelMixin, ScopedViewSet):
+    """Rows that belong to one parent, named by the URL; a parent that is not to be seen is 404."""
+
+    def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        raise NotImplementedError
+
+    def get_queryset(self) -> QuerySet[Any]:
+        rows = super().get_queryset()
+        return rows if getattr(self, "swagger_fake_view", False) else self.of_parent(rows)
+
+    def parent(self, rows: QuerySet[Any], cluster_path: str, pk: str) -> Any:
+        return get_object_or_404(scoped(self.request, rows, cluster_path), pk=pk)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+@extend_schema_view(list=extend_schema(operation_id="list_runs", summary="List training runs"))
+class RunViewSet(ReadViewSet):
+    queryset = TrainingRun.objects.select_related("cluster")
+    serializer_class = RunSerializer
+    filterset_class = RunFilter
+    lookup_value_regex = RUN
+    cluster_path = "cluster"
+    needs: ClassVar = {"partial_update": Role.OPERATOR}
+    sort_fields = ("-created_at", "name")
+
+    def get_object(self) -> TrainingRun:
+        return runs.find_run(self.request, self.kwargs["pk"])
+
+    @extend_schema(operation_id="get_run", summary="One training run, by id or name")
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().retrieve(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="update_run",
+        summary="Set a run's objectives",
+        request=UpdateRunSerializer,
+        responses=RunSerializer,
+    )
+    def partial_update(self, request: Request, pk: str) -> Response:
+        run = self.get_object()
+        self.authorize(run.cluster)
+        changes = body_of(request, UpdateRunSerializer)
+        return Response(RunSerializer(runs.update_run(run=run, actor=self.actor, **changes)).data)
+
+
+@extend_schema_view(list=extend_schema(operation_id="list_run_steps", summary="Steps that a run reported"))
+class StepViewSet(PartsViewSet):
+    queryset = StepReport.objects.all()
+    serializer_class = StepSerializer
+    cluster_path = "attempt__run__cluster"
+    sort_fields = ("-at", "step")
+
+    def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        return rows.filter(attempt__run=runs.find_run(self.request, self.kwargs["run"]))
+
+
+@extend_schema_view(list=extend_schema(operation_id="list_run_attempts", summary="Launches of a run"))
+class AttemptViewSet(PartsViewSet):
+    queryset = RunAttempt.objects.all()
+    serializer_class = AttemptSerializer
+    cluster_path = "run__cluster"
+    sort_fields = ("-started_at", "last_report_at")
+
+    def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        return rows.filter(run=runs.find_run(self.request, self.kwargs["run"]))
+
+
+# -- checkpoints and their copies --------------------------------------------------------------------------------------
+COPIES = Prefetch(
+    "placements", Placement.objects.select_related("tier").order_by("tier__speed_order", "tier__name", "path")
+)
+
+
+@extend_schema_view(
+    list=extend_schema(operation_id="list_checkpoints", summary="List checkpoints"),
+    retrieve=extend_schema(operation_id="get_checkpoint", summary="One checkpoint with its copies"),
+)
+class CheckpointViewSet(ReadViewSet):
+    queryset = Checkpoint.objects.select_related("run__cluster").prefetch_related(COPIES)
+    serializer_class = CheckpointSerializer
+    filterset_class = CheckpointFilter
+    lookup_value_regex = ID
+    cluster_path = "run__cluster"
+    sort_fields = ("-created_at", "step", "total_bytes")
+
+
+@extend_schema_view(
+    list=extend_schema(operation_id="list_placements", summary="List copies of checkpoints"),
+    retrieve=extend_schema(operation_id="get_placement", summary="One copy"),
+)
+class PlacementViewSet(ReadViewSet):
+    queryset = Placement.objects.select_related("checkpoint__run", "tier")
+    serializer_class = PlacementSerializer
+    filterset_class = PlacementFilter
+    lookup_value_regex = ID
+    cluster_path = "tier__cluster"
+    sort_fields = ("-first_seen_at", "last_seen_at", "total_bytes")
+
+
+@extend_schema_view(list=extend_schema(operation_id="list_findings", summary="List findings"))
+class FindingViewSet(mixins.ListModelMixin, ScopedViewSet):
+    queryset = Finding.objects.all()
+    serializer_class = FindingSerializer
+    filterset_class = FindingFilter
+    cluster_path = "placement__tier__cluster"
+    sort_fields = ("-found_at", "code")
+
+
+@extend_schema_view(list=extend_schema(operation_id="list_checkpoint_placements", summary="The copies of a checkpoint"))
+class CheckpointPlacementViewSet(PartsViewSet):
+    queryset = Placement.objects.select_related("checkpoint__run", "tier")
+    serializer_class = PlacementSerializer
+    cluster_path = "tier__cluster"
+    sort_fields = ("-first_seen_at", "path")
+
+    def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        return rows.filter(checkpoint=self.parent(Checkpoint.objects.all(), "run__cluster", self.kwargs["checkpoint"]))
+
+
+@extend_schema_view(list=extend_schema(operation_id="list_checkpoint_shards", summary="The files of a checkpoint"))
+class CheckpointShardViewSet(PartsViewSet):
+    queryset = Shard.objects.all()
+    serializer_class = ShardSerializer
+    cluster_path = "placement__tier__cluster"
+    sort_fields = ("path",)
+
+    def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        owner = self.parent(Checkpoint.objects.all(), "run__cluster", self.kwargs["checkpoint"])
+        return rows.filter(placement__checkpoint=owner)
+
+
+@extend_schema_view(list=extend_schema(operation_id="list_checkpoint_findings", summary="Findings about a checkpoint"))
+class CheckpointFindingViewSet(PartsViewSet):
+    queryset = Finding.objects.all()
+    serializer_class = FindingSerializer
+    filterset_class = FindingFilter
+    cluster_path = "placement__tier__cluster"
+    sort_fields = ("-found_at", "code")
+
+    def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        owner = self.parent(Checkpoint.objects.all(), "run__cluster", self.kwargs["checkpoint"])
+        return rows.filter(placement__checkpoint=owner)
+
+
+@extend_schema_view(list=extend_schema(operation_id="list_placement_shards", summary="The files of a copy"))
+class PlacementShardViewSet(PartsViewSet):
+    queryset = Shard.objects.all()
+    serializer_class = ShardSerializer
+    cluster_path = "placement__tier__cluster"
+    sort_fields = ("path",)
+
+    def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        return rows.filter(placement=self.parent(Placement.objects.all(), "tier__cluster", self.kwargs["placement"]))
+
+
+@extend_schema_view(
+    list=extend_schema(operation_id="list_placement_evidence", summary="Why a copy is trusted, and what voided that")
+)
+class EvidenceViewSet(PartsViewSet):
+    queryset = TrustEvidence.objects.all()
+    serializer_class = EvidenceSerializer
+    cluster_path = "placement__tier__cluster"
+    sort_fields = ("-at",)
+
+    def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        return rows.filter(placement=self.parent(Placement.objects.all(), "tier__cluster", self.kwargs["placement"]))
+
+
+# -- scans -------------------------------------------------------------------------------------------------------------
+@extend_schema_view(
+    list=extend_schema(operation_id="list_scans", summary="List inventory scans"),
+    retrieve=extend_schema(operation_id="get_scan", summary="One inventory scan"),
+)
+class ScanViewSet(ReadViewSet):
+    queryset = InventoryScan.objects.select_related("tier__cluster")
+    serializer_class = ScanSerializer
+    filterset_class = ScanFilter
+    lookup_value_regex = ID
+    cluster_path = "tier__cluster"
+    needs: ClassVar = {"create": Role.OPERATOR, "cancel": Role.OPERATOR}
+
+    @extend_schema(
+        operation_id="create_scan",
+        summary="Have an agent list a tier, or a folder of it",
+        request=CreateScanSerializer,
+        responses={201: ScanSerializer},
+    )
+    def create(self, request: Request) -> Response:
+        wanted = body_of(request, CreateScanSerializer)
+        tier = self._visible(StorageTier.objects.select_related("cluster"), "cluster", wanted["tier"], "/tier")
+        self.authorize(tier.cluster)
+        agent = wanted.get("agent")
+        if agent is not None:
+            agent = self._visible(Agent.objects.all(), "node__cluster", agent, "/agent")
+        scan = scans.request_scan(tier=tier, root=wanted.get("root"), agent=agent, actor=self.actor)
+        return Response(ScanSerializer(scan).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(operation_id="cancel_scan", summary="Stop a scan", request=None, responses=ScanSerializer)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: str) -> Response:
+        scan = self.get_object()
+        self.authorize(scan.tier.cluster)
+        return Response(ScanSerializer(scans.cancel_scan(scan=scan, actor=self.actor)).data)
+
+    def _visible(self, rows: QuerySet[Any], cluster_path: str, pk: str, pointer: str) -> Any:
+        row = scoped(self.request, rows, cluster_path).filter(pk=pk).first()
+        if row is None:
+            raise InvalidInput(f"There is no {pointer.lstrip('/')} {pk!r} that you may see.", pointer=pointer)
+        return row

@@ -1,0 +1,238 @@
+"""Runs, checkpoints, placements, findings and scans on the wire."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from muster_agent.decide.model import ResumeRequest
+from muster_agent.protocol.trust import Trust
+from rest_framework import serializers
+
+from apps.checkpoints.models import (
+    Checkpoint,
+    Finding,
+    InventoryScan,
+    Placement,
+    RunAttempt,
+    Shard,
+    StepReport,
+    TrainingRun,
+    TrustEvidence,
+)
+from apps.core.serializers import StrictSerializer
+
+
+class RunSerializer(serializers.ModelSerializer[TrainingRun]):
+    cluster_name = serializers.CharField(source="cluster.name", read_only=True)
+
+    class Meta:
+        model = TrainingRun
+        fields = [
+            "id", "cluster", "cluster_name", "name", "rto_objective_seconds", "rpo_objective_seconds", "gpu_count",
+            "created_at", "archived_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class UpdateRunSerializer(StrictSerializer):
+    rto_objective_seconds = serializers.FloatField(required=False, allow_null=True)
+    rpo_objective_seconds = serializers.FloatField(required=False, allow_null=True)
+    gpu_count = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=2**31 - 1)
+    archived = serializers.BooleanField(required=False)
+
+
+class AttemptSerializer(serializers.ModelSerializer[RunAttempt]):
+    class Meta:
+        model = RunAttempt
+        fields = [
+            "id", "launch_id", "agent", "resumed_from_step", "resumed_from_path", "last_step", "started_at", "ended_at",
+            "last_report_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class StepSerializer(serializers.ModelSerializer[StepReport]):
+    class Meta:
+        model = StepReport
+        fields = ["attempt", "step", "at", "loss"]
+        read_only_fields = fields
+
+
+class CopySerializer(serializers.ModelSerializer[Placement]):
+    """A placement, short."""
+
+    tier_name = serializers.CharField(source="tier.name", read_only=True)
+    status = serializers.CharField(read_only=True, help_text="One of the status words, or missing.")
+    trust = serializers.CharField(read_only=True, help_text="The highest rung of trust that holds.")
+
+    class Meta:
+        model = Placement
+        fields = ["id", "tier", "tier_name", "path", "status", "trust", "trust_at", "resumable"]
+        read_only_fields = fields
+
+
+class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
+    run_name = serializers.CharField(source="run.name", read_only=True)
+    cluster_name = serializers.CharField(source="run.cluster.name", read_only=True)
+    placements = CopySerializer(many=True, read_only=True)
+
+    class Meta:
+        model = Checkpoint
+        fields = [
+            "id", "run", "run_name", "cluster_name", "step", "format", "world_size", "dp", "total_bytes", "saved_at",
+            "created_at", "placements",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class ShardSerializer(serializers.ModelSerializer[Shard]):
+    class Meta:
+        model = Shard
+        fields = ["placement", "path", "size_bytes", "promised_bytes", "rank", "role", "mtime_ns"]
+        read_only_fields = fields
+
+
+class PlacementSerializer(serializers.ModelSerializer[Placement]):
+    run = serializers.CharField(source="checkpoint.run_id", read_only=True)
+    run_name = serializers.CharField(source="checkpoint.run.name", read_only=True)
+    step = serializers.IntegerField(source="checkpoint.step", read_only=True)
+    tier_name = serializers.CharField(source="tier.name", read_only=True)
+    status = serializers.CharField(read_only=True, help_text="One of the status words, or missing.")
+    trust = serializers.CharField(read_only=True, help_text="The highest rung of trust that holds.")
+    not_resumable_reasons = serializers.ListField(child=serializers.CharField(), read_only=True)
+
+    class Meta:
+        model = Placement
+        fields = [
+            "id", "checkpoint", "run", "run_name", "step", "tier", "tier_name", "path", "status", "trust", "trust_at",
+            "resumable", "not_resumable_reasons", "shard_count", "total_bytes", "newest_mtime_at", "fingerprint",
+            "manifest", "damaged_at", "first_seen_at", "last_seen_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class EvidenceSerializer(serializers.ModelSerializer[TrustEvidence]):
+    rung = serializers.CharField(read_only=True)
+    detail = serializers.DictField(read_only=True)
+
+    class Meta:
+        model = TrustEvidence
+        fields = ["id", "rung", "source_kind", "source_id", "fingerprint", "detail", "at", "voided_at", "void_reason"]
+        read_only_fields = fields
+
+
+class FindingSerializer(serializers.ModelSerializer[Finding]):
+    severity = serializers.CharField(read_only=True, help_text="damage, warning or note.")
+
+    class Meta:
+        model = Finding
+        fields = [
+            "id", "placement", "code", "severity", "path", "detail", "cure", "begin_byte", "end_byte", "tensor",
+            "source_kind", "source_id", "found_at", "resolved_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class ScanSerializer(serializers.ModelSerializer[InventoryScan]):
+    tier_name = serializers.CharField(source="tier.name", read_only=True)
+    state = serializers.CharField(read_only=True, help_text="queued, running, finished, failed or cancelled.")
+    findings = serializers.ListField(child=serializers.DictField(), read_only=True)
+
+    class Meta:
+        model = InventoryScan
+        fields = [
+            "id", "tier", "tier_name", "agent", "root", "state", "checkpoint_count", "new_count", "changed_count",
+            "missing_count", "findings", "error", "requested_by", "created_at", "finished_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class CreateScanSerializer(StrictSerializer):
+    tier = serializers.CharField(max_length=40, help_text="The tier's id.")
+    root = serializers.CharField(  # type: ignore[assignment]  # a field, not the base class's attribute
+        max_length=1024, required=False, help_text="A folder inside the tier; the whole tier where absent."
+    )
+    agent = serializers.CharField(
+        max_length=40, required=False, help_text="The agent that lists; the first that reaches the root where absent."
+    )
+
+
+# -- the resume point --------------------------------------------------------------------------------------------------
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(s|m|min|h|d)?")
+_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@extend_schema_field({"type": "string", "example": "90m"})
+class AgeField(serializers.CharField):
+    """Seconds, or a number with s, m, h or d."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        match = _DURATION.fullmatch(super().to_internal_value(data))
+        if match is None:
+            raise serializers.ValidationError("Use seconds, or a number with s, m, h or d, such as 90m.")
+        return float(match[1]) * _UNIT_SECONDS[match[2] or "s"]
+
+
+class ResumeQuerySerializer(StrictSerializer):
+    """The query of a resume point: the options of `muster resume-point`."""
+
+    require = serializers.ChoiceField(
+        choices=[trust.value for trust in Trust],
+        default=Trust.COMPLETE.value,
+        help_text="The least trust that will do.",
+    )
+    step = serializers.IntegerField(min_value=0, max_value=2**63 - 1, required=False, help_text="Only this step.")
+    max_age = AgeField(required=False, help_text="How old the saved state may be.")
+    world_size = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
+    dp = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
+    tp = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
+    pp = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
+    format = serializers.CharField(max_length=32, required=False)
+    evidence = serializers.BooleanField(default=False, help_text="Add what is known here about every copy.")
+
+    def resume_request(self) -> ResumeRequest:
+        """Of the validated query."""
+        asked = self.validated_data
+        numbers = {name: asked.get(name) for name in ("step", "world_size", "dp", "tp", "pp", "format")}
+        return ResumeRequest(require=Trust(asked["require"]), max_age_seconds=asked.get("max_age"), **numbers)
+
+
+class PointerSerializer(serializers.Serializer[Any]):
+    path = serializers.CharField()
+    step = serializers.IntegerField(allow_null=True)
+
+
+class SkippedSerializer(serializers.Serializer[Any]):
+    path = serializers.CharField()
+    step = serializers.IntegerField(allow_null=True)
+    reasons = serializers.ListField(child=serializers.CharField())
+
+
+class CopyEvidenceSerializer(serializers.Serializer[Any]):
+    path = serializers.CharField()
+    fingerprint = serializers.CharField()
+    manifest_id = serializers.CharField(allow_null=True)
+    trust = serializers.CharField()
+    as_of = serializers.CharField()
+    damage = serializers.ListField(child=serializers.CharField())
+    tier = serializers.CharField()
+    tier_order = serializers.IntegerField()
+
+
+class ResumePointSerializer(serializers.Serializer[Any]):
+    """The JSON of `muster resume-point --json`; `resume.decision_json` makes it."""
+
+    outcome = serializers.CharField(help_text="found, nothing_resumable, no_checkpoints or step_absent.")
+    path = serializers.CharField(allow_null=True)
+    step = serializers.IntegerField(allow_null=True)
+    tier = serializers.CharField(allow_null=True)
+    status = serializers.CharField(allow_null=True)
+    trust = serializers.CharField(allow_null=True)
+    as_of = serializers.CharField(allow_null=True)
+    source = serializers.CharField()  # type: ignore[assignment]  # a field, not the base class's attribute
+    predicted_seconds = serializers.FloatField(allow_null=True)
+    pointer = PointerSerializer(allow_null=True)
+    skipped = SkippedSerializer(many=True)
+    evidence = CopyEvidenceSerializer(many=True, required=False, help_text="Only with ?evidence=1.")

@@ -1,0 +1,45 @@
+"""Tiers on the wire."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from apps.core.serializers import StrictSerializer
+from apps.storage.models import StorageTier, TierCeiling
+
+
+class TierSerializer(serializers.ModelSerializer[StorageTier]):
+    cluster_name = serializers.CharField(source="cluster.name", read_only=True)
+
+    class Meta:
+        model = StorageTier
+        fields = [
+            "id", "cluster", "cluster_name", "name", "kind", "uri", "speed_order", "capacity_bytes",
+            "cost_per_tb_month", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class UpdateTierSerializer(StrictSerializer):
+    name = serializers.CharField(max_length=63, required=False)
+    kind = serializers.ChoiceField(choices=StorageTier.Kind.choices, required=False)
+    uri = serializers.CharField(max_length=1024, required=False, help_text="An absolute path, or s3://bucket/prefix.")
+    speed_order = serializers.IntegerField(min_value=0, max_value=1000, required=False, help_text="0 is the fastest.")
+    capacity_bytes = serializers.IntegerField(min_value=0, max_value=2**63 - 1, required=False, allow_null=True)
+    cost_per_tb_month = serializers.DecimalField(
+        max_digits=10, decimal_places=4, min_value=0, required=False, allow_null=True
+    )
+
+
+class CreateTierSerializer(UpdateTierSerializer):
+    cluster = serializers.CharField(max_length=63, help_text="The cluster's id or name.")
+    name = serializers.CharField(max_length=63)
+    kind = serializers.ChoiceField(choices=StorageTier.Kind.choices)
+    uri = serializers.CharField(max_length=1024, help_text="An absolute path, or s3://bucket/prefix.")
+
+
+class CeilingSerializer(serializers.ModelSerializer[TierCeiling]):
+    class Meta:
+        model = TierCeiling
+        fields = ["id", "bytes_per_second", "client_count", "method", "measured_at"]
+        read_only_fields = fields
