@@ -33,8 +33,30 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 PROBLEM_STATUSES = ("400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "429", "503")
 
 
+VERBS = {"retrieve": "get", "create": "create", "partial_update": "update", "destroy": "delete"}
+
+
+def operation_id(action: str | None, method: str, path_words: list[str]) -> str:
+    """`list_drills`, `get_drill`, `create_drill`, `cancel_drill`, `list_drill_ranks`. Pure."""
+    *owners, last = [word.replace("-", "_") for word in path_words]
+    nouns = [singular(word) for word in owners]
+    if action == "list":
+        return "_".join(["list", *nouns, last])
+    if action in VERBS:
+        return "_".join([VERBS[action], *nouns, singular(last)])
+    return "_".join([last, *nouns]) if action else f"{method.lower()}_{'_'.join([*nouns, last])}"
+
+
+def singular(noun: str) -> str:
+    """Of the plain plurals that this API's paths have."""
+    return noun[:-1] if noun.endswith("s") and not noun.endswith("ss") else noun
+
+
 class ProblemAutoSchema(AutoSchema):
-    """Adds every problem status that this API's handlers can give, all with the same body."""
+    """Adds every problem status that this API's handlers can give, all with the same body; names operations alike."""
+
+    def get_operation_id(self) -> str:
+        return operation_id(getattr(self.view, "action", None), self.method, self._tokenize_path())
 
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         operation = super().get_operation(*args, **kwargs)
