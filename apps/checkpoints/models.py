@@ -324,6 +324,8 @@ class InventoryScan(models.Model):
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
     next_attempt_at = models.DateTimeField(null=True)
+    lease_expires_at = models.DateTimeField(null=True)
+    """Until then one worker takes the listing in, and others keep out."""
 
     class Meta:
         constraints = [

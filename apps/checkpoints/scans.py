@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from django.db import DataError, IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
@@ -138,15 +139,24 @@ def _note_progress(scan: InventoryScan, task: AgentTask) -> None:
     began = task.state not in (AgentTask.State.QUEUED, AgentTask.State.LEASED)
     if began and transition(scan, old=InventoryScan.State.QUEUED, new=InventoryScan.State.RUNNING):
         announce(f"scan:{scan.pk}")
-    unfinished = InventoryScan.objects.filter(pk=scan.pk, state__in=UNFINISHED, next_attempt_at=scan.next_attempt_at)
-    unfinished.update(next_attempt_at=timezone.now() + LOOK_AGAIN)
+    unleased = InventoryScan.objects.filter(pk=scan.pk, state__in=UNFINISHED, lease_expires_at=None)
+    unleased.update(next_attempt_at=timezone.now() + LOOK_AGAIN)
+
+
+def _lease(scan: InventoryScan) -> bool:
+    now = timezone.now()
+    free = InventoryScan.objects.filter(Q(lease_expires_at=None) | Q(lease_expires_at__lte=now), pk=scan.pk)
+    return (
+        free.filter(state__in=UNFINISHED).update(
+            lease_expires_at=now + INGEST_LEASE, next_attempt_at=now + INGEST_LEASE
+        )
+        == 1
+    )
 
 
 def _take_result(scan: InventoryScan, task: AgentTask) -> None:
     """Ingest, under a lease in the row, so that a second worker keeps out while the first one is at it."""
-    lease = timezone.now() + INGEST_LEASE
-    mine = InventoryScan.objects.filter(pk=scan.pk, state__in=UNFINISHED, next_attempt_at=scan.next_attempt_at)
-    if mine.update(next_attempt_at=lease) != 1:
+    if not _lease(scan):
         return
     try:
         body = tasks.body(task, InventoryBody)
