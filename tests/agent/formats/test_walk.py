@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -151,7 +152,11 @@ def test_threads_give_the_same_inventory(run: Path, monkeypatch: pytest.MonkeyPa
     plain = take(run)
     monkeypatch.setattr(walk, "FIRST_TASKS", 2)
     monkeypatch.setattr(walk, "WAITING_RATIO", 0.0)
+    monkeypatch.setattr(walk, "WAITING_SLEEPS", 0)
+    pools: list[int] = []
+    monkeypatch.setattr(walk, "ThreadPoolExecutor", lambda count: pools.append(count) or ThreadPoolExecutor(count))
     assert take(run) == plain
+    assert pools == [walk.READERS]
 
 
 def test_a_cancelled_inventory_stops(run: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +29,7 @@ READERS = 8
 """Threads that read headers where storage answers slowly; on a fast disk they would only get in each other's way."""
 FIRST_TASKS = 4
 WAITING_RATIO = 4.0
+WAITING_SLEEPS = 4
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,13 +196,19 @@ class _Walk:
                 settled[task.folder] = max(found.step, settled.get(task.folder, 0))
 
 
+def _sleeps() -> int:
+    """How often this thread gave the CPU away to wait; losing it to other processes on a busy node does not count."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
 def _run(tasks: list[Task]) -> Iterator[ShardMap | None]:
     """Results in order. The first tasks show whether the time goes into waiting for storage: then threads read on."""
     waits = False
     for index, task in enumerate(tasks[:FIRST_TASKS]):
-        wall, busy = time.monotonic(), time.thread_time()
+        wall, busy, sleeps = time.monotonic(), time.thread_time(), _sleeps()
         yield task.read()
-        waits = time.monotonic() - wall > WAITING_RATIO * (time.thread_time() - busy) if index else waits
+        slow = time.monotonic() - wall > WAITING_RATIO * (time.thread_time() - busy)
+        waits = slow and _sleeps() - sleeps >= WAITING_SLEEPS if index else waits
     if not waits:
         yield from (task.read() for task in tasks[FIRST_TASKS:])
         return
