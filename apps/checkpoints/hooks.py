@@ -86,13 +86,11 @@ def _ensure_attempts(
     known = _attempts(wanted)
     fresh = [
         RunAttempt(run_id=run_id, launch_id=launch_id, agent=agent, started_at=_at(began), last_report_at=_at(began))
-        for (run_id, launch_id), began in wanted.items()
+        for (run_id, launch_id), began in sorted(wanted.items())
         if (run_id, launch_id) not in known
     ]
-    if not fresh:
-        return known
     RunAttempt.objects.bulk_create(fresh, ignore_conflicts=True)
-    return _attempts(wanted)
+    return _locked([row.pk for row in (_attempts(wanted) if fresh else known).values()])
 
 
 def _attempts(keys: Iterable[AttemptKey]) -> dict[AttemptKey, RunAttempt]:
@@ -103,6 +101,13 @@ def _attempts(keys: Iterable[AttemptKey]) -> dict[AttemptKey, RunAttempt]:
     return {(row.run_id, row.launch_id): row for row in rows if (row.run_id, row.launch_id) in wanted}
 
 
+def _locked(attempt_ids: Sequence[str]) -> dict[AttemptKey, RunAttempt]:
+    """Read again under a lock: another agent may forward the same launch, and the later write must see the earlier.
+    (SQLite has no row locks and needs none: its transactions begin IMMEDIATE, one writer at a time.)"""
+    rows = RunAttempt.objects.filter(pk__in=attempt_ids).order_by("pk").select_for_update()
+    return {(row.run_id, row.launch_id): row for row in rows}
+
+
 def _new_events(records: Sequence[HookRecord]) -> list[HookRecord]:
     """All but steps, without those that were taken in before (a conflict would only be ignored; this saves the row)."""
     events = {(record.source, record.seq): record for record in records if record.kind != STEP}
@@ -111,7 +116,7 @@ def _new_events(records: Sequence[HookRecord]) -> list[HookRecord]:
             source__in={source for source, _seq in events}, seq__in={seq for _source, seq in events}
         ).values_list("source", "seq")
     )
-    return [record for key, record in events.items() if key not in known]
+    return [events[key] for key in sorted(events) if key not in known]
 
 
 def _event(record: HookRecord, attempt: RunAttempt, agent: Agent) -> RunEvent:
@@ -134,7 +139,7 @@ def _event(record: HookRecord, attempt: RunAttempt, agent: Agent) -> RunEvent:
 
 
 def _reports(attempt: RunAttempt, records: Sequence[HookRecord]) -> list[StepReport]:
-    """One report per step: when the first rank had it, with the loss of whichever rank told one."""
+    """One report per step, in order (two writers in different orders could deadlock): when the first rank had it, with the loss of whichever rank told one."""
     by_step: dict[int, StepReport] = {}
     for record in sorted(records, key=lambda item: item.at_unix_seconds):
         if record.kind != STEP or record.step is None:
@@ -144,7 +149,7 @@ def _reports(attempt: RunAttempt, records: Sequence[HookRecord]) -> list[StepRep
             record.step, StepReport(attempt=attempt, step=record.step, at=_at(record.at_unix_seconds), loss=loss)
         )
         report.loss = loss if report.loss is None else report.loss
-    return list(by_step.values())
+    return [by_step[step] for step in sorted(by_step)]
 
 
 _FOLLOWED = ["started_at", "last_report_at", "last_step", "ended_at", "resumed_from_step", "resumed_from_path"]

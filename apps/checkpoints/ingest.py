@@ -304,7 +304,7 @@ def _ensure_checkpoints(
     """By run id and step; those not known yet are made. Two tiers that race make one."""
     wanted = {(runs[item.run].pk, item.step): item for item in batch}
     known = _checkpoints(wanted.keys())
-    fresh = [key for key in wanted if key not in known]
+    fresh = sorted(key for key in wanted if key not in known)  # in one order, or two tiers could deadlock
     if not fresh:
         return known
     Checkpoint.objects.bulk_create([_new_checkpoint(*key, wanted[key], now) for key in fresh], ignore_conflicts=True)
