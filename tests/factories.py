@@ -18,7 +18,8 @@ def cluster(name: str = "east", **fields: Any) -> Cluster:
     return Cluster.objects.create(name=name, created_at=timezone.now(), **fields)
 
 
-def user(name: str = "olga", role: Role = Role.OPERATOR, password: str = "correct horse battery") -> User:
+def user(name: str = "olga", role: Role = Role.OPERATOR, password: str | None = None) -> User:
+    """Without a password (hashing one costs a third of a second) unless the test signs in with it."""
     return accounts.create_user(username=name, password=password, role=role)
 
 

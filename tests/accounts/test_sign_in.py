@@ -20,7 +20,7 @@ def fresh_counts() -> None:
 
 
 def test_the_right_password_signs_in_and_goes_where_one_wanted(client: Client) -> None:
-    user()
+    user(password=PASSWORD)
     answer = client.post("/sign-in/", {"username": "olga", "password": PASSWORD, "next": "/access/"})
     assert (answer.status_code, answer["Location"]) == (302, "/access/")
     assert client.get("/access/").status_code == 200
@@ -28,13 +28,13 @@ def test_the_right_password_signs_in_and_goes_where_one_wanted(client: Client) -
 
 @pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example/", "javascript:alert(1)"])
 def test_sign_in_never_redirects_to_another_site(client: Client, target: str) -> None:
-    user()
+    user(password=PASSWORD)
     answer = client.post("/sign-in/", {"username": "olga", "password": PASSWORD, "next": target})
     assert answer["Location"] == "/"
 
 
 def test_a_wrong_name_and_a_wrong_password_read_the_same(client: Client) -> None:
-    user()
+    user(password=PASSWORD)
     wrong_password = client.post("/sign-in/", {"username": "olga", "password": "no"})
     wrong_name = client.post("/sign-in/", {"username": "nobody", "password": "no"})
     sentence = b"do not match an account"
@@ -43,7 +43,7 @@ def test_a_wrong_name_and_a_wrong_password_read_the_same(client: Client) -> None
 
 
 def test_guessing_is_slowed_and_even_the_right_password_then_waits(client: Client) -> None:
-    user()
+    user(password=PASSWORD)
     for _guess in range(throttle.FAILURES_PER_NAME):
         client.post("/sign-in/", {"username": "olga", "password": "no"})
     answer = client.post("/sign-in/", {"username": "olga", "password": PASSWORD})
@@ -53,7 +53,7 @@ def test_guessing_is_slowed_and_even_the_right_password_then_waits(client: Clien
 
 def test_sign_in_works_while_redis_is_away(client: Client, settings: object) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"  # type: ignore[attr-defined]
-    user()
+    user(password=PASSWORD)
     assert client.post("/sign-in/", {"username": "olga", "password": PASSWORD}).status_code == 302
 
 
