@@ -1,5 +1,11 @@
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from rest_framework.routers import SimpleRouter
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from apps.alerts import api
+
+router = SimpleRouter()
+router.trailing_slash = "/?"
+router.register("alerts", api.AlertViewSet, "api-alert")
+
+urlpatterns = router.urls

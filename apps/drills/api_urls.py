@@ -1,5 +1,22 @@
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, re_path
+from rest_framework.routers import SimpleRouter
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from apps.checkpoints.api import ID
+from apps.drills import api
+
+router = SimpleRouter()
+router.trailing_slash = "/?"
+router.register("drills", api.DrillViewSet, "api-drill")
+router.register(rf"drills/(?P<drill>{ID})/ranks", api.RankViewSet, "api-drill-rank")
+router.register(rf"drills/(?P<drill>{ID})/events", api.DrillEventViewSet, "api-drill-event")
+router.register("plans", api.PlanViewSet, "api-plan")
+router.register(rf"plans/(?P<plan>{ID})/occurrences", api.OccurrenceViewSet, "api-plan-occurrence")
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    *router.urls,
+    re_path(r"^drill-control/?$", api.ControlView.as_view(), name="api-drill-control"),
+    re_path(r"^drill-control/stop/?$", api.StopView.as_view(), name="api-drills-stop"),
+    re_path(r"^drill-control/allow/?$", api.AllowView.as_view(), name="api-drills-allow"),
+]

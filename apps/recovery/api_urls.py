@@ -1,5 +1,18 @@
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, re_path
+from rest_framework.routers import SimpleRouter
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from apps.recovery import api
+
+router = SimpleRouter()
+router.trailing_slash = "/?"
+router.register("incidents", api.IncidentViewSet, "api-incident")
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    *router.urls,
+    # a run's name may hold slashes, and `cluster/name` tells equal names apart
+    re_path(r"^runs/(?P<name_or_id>.+)/resume-point/?$", api.ResumePointView.as_view(), name="api-resume-point"),
+    re_path(r"^readiness/?$", api.ReadinessView.as_view(), name="api-readiness"),
+    re_path(r"^rto-history/?$", api.RtoHistoryView.as_view(), name="api-rto-history"),
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -41,22 +41,35 @@ class ReadinessRow:
 
 def readiness_rows(request: Any, now: datetime | None = None) -> list[ReadinessRow]:
     """Rows of the runs that the caller may see and that are not archived; the 200 newest are judged."""
-    visible = scoped(request, _runs().filter(archived_at=None), "cluster")
+    visible = scoped(request, runs_to_judge().filter(archived_at=None), "cluster")
     return rows_of(list(visible.order_by("-created_at")[:MAX_RUNS]), now)
 
 
 def row_of(run: TrainingRun, now: datetime | None = None) -> ReadinessRow:
     """The same for one run."""
-    return rows_of([_runs().get(pk=run.pk)], now)[0]
+    return rows_of([runs_to_judge().get(pk=run.pk)], now)[0]
 
 
-def rows_of(runs: Sequence[Any], now: datetime | None = None) -> list[ReadinessRow]:
-    """Runs as `_runs()` gives them, judged and sorted. At most eight queries, however many runs."""
+def rows_of(
+    runs: Sequence[Any],
+    now: datetime | None = None,
+    *,
+    copies_at_hand: Iterable[Any] = (),
+    drills_at_hand: Iterable[Drill] = (),
+) -> list[ReadinessRow]:
+    """Runs as `runs_to_judge()` gives them, judged and sorted. At most eight queries, however many runs.
+
+    A page that has read copies (`selectors.with_ceiling`, with tier and checkpoint) or drills already hands them in:
+    what is found there is not read again.
+    """
     at = now or timezone.now()
     decisions = decisions_for(runs, now=at)
-    copies = _copies(decisions)
+    copies = _copies(decisions, copies_at_hand)
     predicted = selectors.predictions(list(copies.items()), at)
-    drills = Drill.objects.in_bulk([run.last_drill_id for run in runs if run.last_drill_id])
+    drills = {drill.pk: drill for drill in drills_at_hand}
+    unread = {run.last_drill_id for run in runs if run.last_drill_id} - drills.keys()
+    if unread:
+        drills |= Drill.objects.in_bulk(unread)
     done = _steps_done(decisions)
     rows = []
     for run in runs:
@@ -113,7 +126,8 @@ def _row(
     )
 
 
-def _runs() -> QuerySet[TrainingRun]:
+def runs_to_judge() -> QuerySet[TrainingRun]:
+    """Runs with what their newest launch reported and which of their drills judges them."""
     launches = RunAttempt.objects.filter(run=OuterRef("pk"), last_step__isnull=False).order_by("-started_at")
     # by (attempt, step), which is indexed: a run may have millions of reports
     steps = StepReport.objects.filter(attempt=OuterRef("last_attempt_id"), step=OuterRef("last_step"))
@@ -126,15 +140,21 @@ def _runs() -> QuerySet[TrainingRun]:
     )
 
 
-def _copies(decisions: dict[str, ResumeDecision]) -> dict[str, Placement]:
+def _copies(decisions: dict[str, ResumeDecision], at_hand: Iterable[Any]) -> dict[str, Placement]:
     """The copy that each run would resume from."""
-    paths = {run_id: decision.path for run_id, decision in decisions.items() if decision.path}
-    rows = Placement.objects.filter(checkpoint__run__in=list(paths), path__in=list(paths.values()))
-    found = {}
-    for row in selectors.with_ceiling(rows).select_related("tier", "checkpoint"):
-        if paths.get(row.checkpoint.run_id) == row.path and decisions[row.checkpoint.run_id].tier == row.tier.name:
-            found[row.checkpoint.run_id] = row
+    wanted = {run_id: (one.path, one.tier) for run_id, one in decisions.items() if one.path}
+    found = _matching(wanted, at_hand)
+    unread = {run_id: path for run_id, (path, _tier) in wanted.items() if run_id not in found}
+    if unread:
+        rows = Placement.objects.filter(checkpoint__run__in=list(unread), path__in=list(unread.values()))
+        found |= _matching(wanted, selectors.with_ceiling(rows).select_related("tier", "checkpoint"))
     return found
+
+
+def _matching(wanted: Mapping[str, tuple[str | None, str | None]], copies: Iterable[Any]) -> dict[str, Placement]:
+    return {
+        row.checkpoint.run_id: row for row in copies if wanted.get(row.checkpoint.run_id) == (row.path, row.tier.name)
+    }
 
 
 def _steps_done(decisions: dict[str, ResumeDecision]) -> dict[str, datetime]:

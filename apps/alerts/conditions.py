@@ -1,0 +1,123 @@
+"""What somebody should act on, as the rows stand now. Reading only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Max, OuterRef, Q, Subquery
+
+from apps.alerts.models import Alert
+from apps.checkpoints.models import Finding, Placement
+from apps.core import units
+from apps.drills.models import Drill, DrillPlan, PlanOccurrence
+from apps.fleet.models import Agent
+
+WITH_RESULT = (Drill.Outcome.PASSED, Drill.Outcome.FAILED, Drill.Outcome.LOST)
+MAX_CONDITIONS = 5000
+_MAX_SUMMARY = 600
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One thing that is wrong now. (rule, subject) is what an alert is about; the summary may change meanwhile."""
+
+    rule: str
+    subject_kind: str
+    subject_id: str
+    cluster_id: str
+    summary: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.rule, self.subject_kind, self.subject_id
+
+
+def current() -> dict[tuple[str, str, str], Condition]:
+    """Every condition by its key, in a constant number of queries."""
+    found = [*_damage(), *_agents_lost(), *_drills(), *_schedules_missed()]
+    return {condition.key: condition for condition in found}
+
+
+def _damage() -> list[Condition]:
+    """Checkpoints of which a copy is damaged; resolved once no copy is."""
+    rows = (
+        Placement.objects.filter(Q(damaged_at__isnull=False) | Q(status=Placement.Status.CORRUPT))
+        .exclude(status=Placement.Status.MISSING)
+        .select_related("checkpoint__run", "tier")
+        .order_by("pk")[:MAX_CONDITIONS]
+    )
+    copies = list(rows)
+    open_damage = Finding.objects.filter(
+        placement__in=[copy.pk for copy in copies], resolved_at=None, severity=Finding.Severity.DAMAGE
+    )
+    details: dict[str, str] = {}
+    for placement_id, detail in open_damage.order_by("found_at", "pk").values_list("placement_id", "detail"):
+        details.setdefault(placement_id, detail)
+    found = []
+    for copy in copies:
+        checkpoint = copy.checkpoint
+        what = details.get(copy.pk, f"its status is {copy.status}")
+        summary = f"Step {checkpoint.step} of {checkpoint.run.name} on {copy.tier.name}: {what}"
+        found.append(
+            Condition(Alert.Rule.DAMAGE, "checkpoint", checkpoint.pk, checkpoint.run.cluster_id, summary[:_MAX_SUMMARY])
+        )
+    return found
+
+
+def _agents_lost() -> list[Condition]:
+    rows = Agent.objects.filter(state=Agent.State.LOST).select_related("node").order_by("pk")[:MAX_CONDITIONS]
+    return [
+        Condition(
+            Alert.Rule.AGENT_LOST,
+            "node",
+            agent.node_id,
+            agent.node.cluster_id,
+            f"The agent on {agent.node.name} has not been heard of since "
+            f"{agent.last_seen_at:%Y-%m-%d %H:%M:%S} UTC: see whether the node is up and reaches the server."
+            if agent.last_seen_at
+            else f"The agent on {agent.node.name} was never heard of.",
+        )
+        for agent in rows
+    ]
+
+
+def _drills() -> list[Condition]:
+    """About the newest drill with a result of each run and kind: a later one that is well ends the alert."""
+    judged = Drill.objects.filter(outcome__in=WITH_RESULT, run__archived_at=None)
+    # ids sort by creation time
+    newest = [row["newest"] for row in judged.values("run", "kind").annotate(newest=Max("pk")).order_by()]
+    wrong = Drill.objects.filter(pk__in=newest).filter(
+        ~Q(outcome=Drill.Outcome.PASSED) | Q(objective_state=Drill.ObjectiveState.BREACHED)
+    )
+    return [_drill(drill) for drill in wrong.select_related("run").order_by("pk")[:MAX_CONDITIONS]]
+
+
+def _drill(drill: Drill) -> Condition:
+    name = f"The {drill.get_kind_display().lower()} drill of {drill.run.name}"
+    if drill.outcome == Drill.Outcome.PASSED:
+        took, allowed = units.duration(drill.seconds), units.duration(drill.objective_seconds)
+        rule, summary = Alert.Rule.OBJECTIVE_BREACHED, f"{name} took {took}; its objective is {allowed}."
+    else:
+        how = "was lost" if drill.outcome == Drill.Outcome.LOST else "failed"
+        rule, summary = Alert.Rule.DRILL_FAILED, f"{name} {how}: {drill.reason}"
+    return Condition(rule, "drill", drill.pk, drill.cluster_id, summary[:_MAX_SUMMARY])
+
+
+def _schedules_missed() -> list[Condition]:
+    """Plans whose newest occurrence did not drill; the next one that does ends the alert."""
+    newest = PlanOccurrence.objects.filter(plan=OuterRef("pk")).order_by("-planned_at")
+    plans = DrillPlan.objects.filter(enabled=True, run__archived_at=None).annotate(
+        newest_id=Subquery(newest.values("pk")[:1])
+    )
+    missed = PlanOccurrence.objects.filter(pk__in=plans.values("newest_id")).filter(
+        ~Q(skipped_reason="") | Q(drill__outcome=Drill.Outcome.SKIPPED)
+    )
+    rows = missed.select_related("plan__run", "drill").order_by("pk")[:MAX_CONDITIONS]
+    return [_occurrence(row) for row in rows]
+
+
+def _occurrence(row: PlanOccurrence) -> Condition:
+    plan = row.plan
+    why = row.skipped_reason or (row.drill.reason if row.drill else "")
+    summary = f"The plan {plan.name} of {plan.run.name} did not drill at {row.planned_at:%Y-%m-%d %H:%M} UTC. {why}"
+    return Condition(Alert.Rule.SCHEDULE_MISSED, "plan", plan.pk, plan.run.cluster_id, summary[:_MAX_SUMMARY])

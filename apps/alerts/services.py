@@ -1,0 +1,75 @@
+"""Opening, resolving and acknowledging alerts."""
+
+from __future__ import annotations
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.accounts.services import log_activity
+from apps.alerts import conditions
+from apps.alerts.conditions import Condition
+from apps.alerts.models import Alert
+from apps.core import transitions
+from apps.core.errors import Conflict
+from apps.core.transitions import transition
+
+UNRESOLVED = (Alert.State.OPEN, Alert.State.ACKNOWLEDGED)
+
+
+def evaluate() -> None:
+    """Bring the alerts in line with the rows: called by every sweep, harmless to repeat or to run twice at once."""
+    wrong = conditions.current()
+    standing = {(row.rule, row.subject_kind, row.subject_id): row for row in Alert.objects.filter(state__in=UNRESOLVED)}
+    for key, condition in wrong.items():
+        alert = standing.get(key)
+        if alert is None:
+            _open(condition)
+        elif alert.summary != condition.summary:
+            Alert.objects.filter(pk=alert.pk).update(summary=condition.summary)
+    for key, alert in standing.items():
+        if key not in wrong:
+            resolve(alert)
+
+
+def resolve(alert: Alert) -> bool:
+    """Its cause is gone. False when somebody resolved it first."""
+    return transition(
+        alert, old=UNRESOLVED, new=Alert.State.RESOLVED, reason="the cause is gone", resolved_at=timezone.now()
+    )
+
+
+@transaction.atomic
+def acknowledge(*, alert: Alert, actor: str) -> Alert:
+    """Somebody is on it. It stays until its cause is gone. Doing it twice changes nothing; a resolved one is a
+    Conflict."""
+    alert.refresh_from_db()
+    if alert.state == Alert.State.RESOLVED:
+        raise Conflict("This alert has already been resolved; there is nothing to acknowledge.", code="resolved")
+    now = timezone.now()
+    if transition(
+        alert,
+        old=Alert.State.OPEN,
+        new=Alert.State.ACKNOWLEDGED,
+        actor=actor,
+        acknowledged_at=now,
+        acknowledged_by=actor,
+    ):
+        log_activity(actor=actor, action="alert.acknowledge", target_kind="alert", target_id=alert.pk)
+    return alert
+
+
+def _open(condition: Condition) -> None:
+    """A unique constraint allows one open alert for each subject: of two evaluators one is second."""
+    try:
+        with transaction.atomic():
+            alert = Alert.objects.create(
+                cluster_id=condition.cluster_id,
+                rule=condition.rule,
+                subject_kind=condition.subject_kind,
+                subject_id=condition.subject_id,
+                summary=condition.summary,
+                opened_at=timezone.now(),
+            )
+            transitions.record("alert", alert.pk, old="", new=alert.state, reason=condition.summary)
+    except IntegrityError:
+        return

@@ -1,0 +1,226 @@
+"""Drills and plans on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from apps.core.phases import PHASES, ordered
+from apps.core.serializers import StrictSerializer
+from apps.drills.models import (
+    CheckpointChoice,
+    Drill,
+    DrillControl,
+    DrillKind,
+    DrillPlan,
+    DrillRung,
+    PlanOccurrence,
+    RankResult,
+)
+from apps.drills.spec import BACKENDS, MAX_SEED, SIGNALS
+
+SPEC = [
+    "kind", "choice", "step", "tier", "window_days", "node_count", "ladder", "backend", "evict", "max_bytes_per_second",
+    "signal_name", "objective_seconds", "deadline_seconds",
+]  # fmt: skip
+_PHASES_SCHEMA = {
+    "type": "object",
+    "properties": {phase.value: {"type": ["number", "null"]} for phase in PHASES},
+    "required": [phase.value for phase in PHASES],
+    "description": "Critical-path seconds by phase, in order; null is not measured.",
+}
+
+
+@extend_schema_field(_PHASES_SCHEMA)
+class PhasesField(serializers.JSONField):
+    """Every phase in order; null where it was not measured."""
+
+    def to_representation(self, value: Any) -> Any:
+        return {phase.value: seconds for phase, seconds in ordered(value)}
+
+
+@extend_schema_field({"type": "object", "additionalProperties": True})
+class FactsField(serializers.JSONField):
+    """An object whose keys depend on the kind of drill."""
+
+
+class DrillSerializer(serializers.ModelSerializer[Drill]):
+    """One drill. `outcome` says whether it restored, `objective_state` whether in time: restored but late is `passed`
+    and `breached`. `is_storage_only`: it measured no restart, so `seconds` is no time to resume."""
+
+    cluster_name = serializers.CharField(source="cluster.name")
+    run_name = serializers.CharField(source="run.name")
+    plan_name = serializers.CharField(source="plan.name", default=None, allow_null=True)
+    tier_name = serializers.CharField(source="placement.tier.name", default=None, allow_null=True)
+    kind = serializers.CharField(help_text=", ".join(DrillKind.values))
+    choice = serializers.CharField(help_text=", ".join(CheckpointChoice.values))
+    state = serializers.CharField(help_text=", ".join(Drill.State.values))
+    outcome = serializers.CharField(help_text="Empty until finished; then passed, failed, cancelled, skipped or lost.")
+    objective_state = serializers.CharField(help_text=", ".join(Drill.ObjectiveState.values))
+    ladder = serializers.ListField(child=serializers.IntegerField())
+    phases = PhasesField()
+    is_storage_only = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Drill
+        fields = [
+            "id", "cluster", "cluster_name", "run", "run_name", "plan", "plan_name", "placement", "tier_name", *SPEC,
+            "seed", "state", "outcome", "objective_state", "reason", "checkpoint_step", "total_bytes", "seconds",
+            "bytes_per_second", "phases", "unattributed_seconds", "lost_steps", "lost_seconds", "cached_ratio_before",
+            "verified", "start_skew_seconds", "jain_index", "is_storage_only", "requested_by", "created_at",
+            "started_at", "finished_at", "deadline_at", "cancel_requested_at", "attempt", "fault_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_is_storage_only(self, drill: Drill) -> bool:
+        return drill.kind != DrillKind.FAILOVER
+
+
+class RungSerializer(serializers.ModelSerializer[DrillRung]):
+    """One round: `client_count` clients reading at once."""
+
+    class Meta:
+        model = DrillRung
+        fields = [
+            "order", "client_count", "seconds", "total_bytes", "bytes_per_second", "jain_index", "start_skew_seconds",
+            "started_at", "finished_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class DrillDetailSerializer(DrillSerializer):
+    """With its rounds and what only its kind has."""
+
+    rungs = RungSerializer(many=True)
+    facts = FactsField()
+
+    class Meta(DrillSerializer.Meta):
+        fields = [*DrillSerializer.Meta.fields, "rungs", "facts"]
+        read_only_fields = fields
+
+
+class RankResultSerializer(serializers.ModelSerializer[RankResult]):
+    """What one client measured, for all the ranks that it read; `phases` add up to `seconds`, `busy` is work over all
+    threads."""
+
+    rung = serializers.IntegerField(source="rung.order")
+    client_count = serializers.IntegerField(source="rung.client_count")
+    ranks = serializers.ListField(child=serializers.IntegerField())
+    node_name = serializers.CharField(source="node.name", default=None, allow_null=True)
+    phases = PhasesField()
+    busy = FactsField()
+    evidence = FactsField()
+
+    class Meta:
+        model = RankResult
+        fields = [
+            "rung", "client_count", "rank", "ranks", "node", "node_name", "task_id", "outcome", "error", "bytes",
+            "seconds", "bytes_per_second", "started_at", "phases", "busy", "requested", "effective", "evidence",
+            "reason", "cache_state", "cached_ratio_before", "cpu_seconds", "peak_rss_bytes", "verified",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class SpecSerializer(StrictSerializer):
+    """What a drill does. Which settings go together, the service checks."""
+
+    kind = serializers.ChoiceField(choices=DrillKind.choices)
+    choice = serializers.ChoiceField(choices=CheckpointChoice.choices, required=False, help_text="Which checkpoint.")
+    step = serializers.IntegerField(required=False, allow_null=True, help_text="With the choice named.")
+    tier = serializers.CharField(
+        required=False, allow_null=True, help_text="A tier's id; else the fastest that has the checkpoint."
+    )
+    window_days = serializers.IntegerField(required=False, help_text="With the choice random.")
+    node_count = serializers.IntegerField(required=False, allow_null=True)
+    ladder = serializers.ListField(
+        child=serializers.IntegerField(), required=False, help_text="Of a herd: ascending client counts."
+    )
+    backend = serializers.ChoiceField(choices=BACKENDS, required=False)
+    evict = serializers.BooleanField(required=False, help_text="Drop the page cache of the files first.")
+    max_bytes_per_second = serializers.IntegerField(required=False, allow_null=True, help_text="For each client.")
+    signal_name = serializers.ChoiceField(choices=SIGNALS, required=False, help_text="Of a failover.")
+    objective_seconds = serializers.FloatField(
+        required=False, allow_null=True, help_text="Else the run's own objective."
+    )
+    deadline_seconds = serializers.IntegerField(required=False, allow_null=True)
+
+
+class CreateDrillSerializer(SpecSerializer):
+    run = serializers.CharField(max_length=300, help_text="The run's id, name, or cluster/name.")
+    seed = serializers.IntegerField(
+        required=False, min_value=0, max_value=MAX_SEED, help_text="With the choice random: the same seed repeats it."
+    )
+
+
+class PlanSerializer(serializers.ModelSerializer[DrillPlan]):
+    """`next_at` is null for a plan that is off or is only started by hand."""
+
+    cluster = serializers.CharField(source="run.cluster_id")
+    run_name = serializers.CharField(source="run.name")
+    kind = serializers.CharField(help_text=", ".join(DrillKind.values))
+    choice = serializers.CharField(help_text=", ".join(CheckpointChoice.values))
+    missed = serializers.CharField(help_text=", ".join(DrillPlan.Missed.values))
+    ladder = serializers.ListField(child=serializers.IntegerField())
+
+    class Meta:
+        model = DrillPlan
+        fields = [
+            "id", "cluster", "run", "run_name", "name", "cron", "time_zone", "missed", "enabled", "next_at", *SPEC,
+            "version", "created_by", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class _ScheduleSerializer(StrictSerializer):
+    cron = serializers.CharField(
+        max_length=100, required=False, allow_blank=True, help_text="Five fields; empty: started by hand."
+    )
+    time_zone = serializers.CharField(max_length=64, required=False, help_text="Such as Europe/Berlin; UTC by default.")
+    missed = serializers.ChoiceField(choices=DrillPlan.Missed.choices, required=False)
+    enabled = serializers.BooleanField(required=False)
+
+
+class CreatePlanSerializer(SpecSerializer, _ScheduleSerializer):
+    run = serializers.CharField(max_length=300, help_text="The run's id, name, or cluster/name.")
+    name = serializers.CharField(max_length=100)
+
+
+class UpdatePlanSerializer(SpecSerializer, _ScheduleSerializer):
+    name = serializers.CharField(max_length=100, required=False)
+    kind = serializers.ChoiceField(choices=DrillKind.choices, required=False)
+
+
+class OccurrenceSerializer(serializers.ModelSerializer[PlanOccurrence]):
+    """One due time: its drill, or why there was none."""
+
+    outcome = serializers.CharField(source="drill.outcome", default=None, allow_null=True)
+    objective_state = serializers.CharField(source="drill.objective_state", default=None, allow_null=True)
+
+    class Meta:
+        model = PlanOccurrence
+        fields = ["planned_at", "drill", "outcome", "objective_state", "skipped_reason", "created_at"]
+        read_only_fields = fields
+
+
+class ControlSerializer(serializers.ModelSerializer[DrillControl]):
+    """Whether drills may run at all."""
+
+    stopped = serializers.SerializerMethodField()
+
+    class Meta:
+        model = DrillControl
+        fields = ["stopped", "stopped_at", "stopped_by", "reason"]
+        read_only_fields = fields
+
+    def get_stopped(self, control: DrillControl) -> bool:
+        return control.stopped_at is not None
+
+
+class StopDrillsSerializer(StrictSerializer):
+    reason = serializers.CharField(max_length=500, required=False, allow_blank=True, default="")
+
+
+class StoppedSerializer(serializers.Serializer[Any]):
+    cancelled_count = serializers.IntegerField()

@@ -1,0 +1,104 @@
+"""REST: the resume point, readiness, the history of times to resume, incidents and recoveries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from muster_agent.decide.model import ResumeDecision
+from rest_framework import mixins
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.checkpoints import resume
+from apps.checkpoints.api import ID
+from apps.checkpoints.models import Placement, TrainingRun
+from apps.checkpoints.runs import find_run
+from apps.checkpoints.serializers import ResumePointSerializer, ResumeQuerySerializer
+from apps.fleet.rest import ScopedViewSet
+from apps.recovery import selectors
+from apps.recovery.filters import IncidentFilter
+from apps.recovery.history import history
+from apps.recovery.readiness import readiness_rows
+from apps.recovery.serializers import (
+    HistoryQuerySerializer,
+    HistorySerializer,
+    IncidentSerializer,
+    ReadinessListSerializer,
+)
+
+
+class ResumePointView(APIView):
+    """What a launch script or CI asks before a restart."""
+
+    @extend_schema(
+        operation_id="get_resume_point",
+        summary="Which checkpoint the run would resume from, and how long that would take",
+        parameters=[ResumeQuerySerializer],
+        responses=ResumePointSerializer,
+    )
+    def get(self, request: Request, name_or_id: str) -> Response:
+        query = ResumeQuerySerializer(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        run = find_run(request, name_or_id)
+        decision = predicted(run, resume.resume_decision(run, query.resume_request()))
+        body = resume.decision_json(decision)
+        if query.validated_data["evidence"]:
+            body["evidence"] = resume.evidence_for(run)
+        return Response(body)
+
+
+def predicted(run: TrainingRun, decision: ResumeDecision) -> ResumeDecision:
+    """The decision with `predicted_seconds`; None stays where no drill has measured this run."""
+    rows = Placement.objects.filter(checkpoint__run=run, path=decision.path or "", tier__name=decision.tier or "")
+    copy = selectors.with_ceiling(rows).first() if decision.path else None
+    guess = selectors.predictions([(run.pk, copy)]).get(run.pk) if copy is not None else None
+    return msgspec.structs.replace(decision, predicted_seconds=guess.seconds) if guess else decision
+
+
+class ReadinessView(APIView):
+    @extend_schema(
+        operation_id="get_readiness",
+        summary="Every run: if it died now. The worst first",
+        responses=ReadinessListSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        rows = readiness_rows(request)
+        items = [{**vars(row), "decision": _decision_body(row)} for row in rows]
+        counts = Counter(row.verdict.value for row in rows)
+        return Response(ReadinessListSerializer({"items": items, "by_verdict": counts}).data)
+
+
+def _decision_body(row: Any) -> dict[str, Any]:
+    return resume.decision_json(msgspec.structs.replace(row.decision, predicted_seconds=row.predicted_seconds))
+
+
+class RtoHistoryView(APIView):
+    @extend_schema(
+        operation_id="get_rto_history",
+        summary="A run's drills of one kind with phases, and what they prove together",
+        parameters=[HistoryQuerySerializer],
+        responses=HistorySerializer,
+    )
+    def get(self, request: Request) -> Response:
+        query = HistoryQuerySerializer(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        wanted = query.validated_data
+        run = find_run(request, wanted["run"])
+        return Response(HistorySerializer(history(run, wanted["kind"], wanted["days"])).data)
+
+
+@extend_schema_view(
+    list=extend_schema(operation_id="list_incidents", summary="Real disruptions with their recoveries"),
+    retrieve=extend_schema(operation_id="get_incident", summary="One disruption with its recovery"),
+)
+class IncidentViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ScopedViewSet):
+    queryset = selectors.incidents()
+    serializer_class = IncidentSerializer
+    filterset_class = IncidentFilter
+    lookup_value_regex = ID
+    cluster_path = "run__cluster"
+    sort_fields = ("-fault_at", "-created_at")

@@ -1,0 +1,146 @@
+"""Readiness, the history of times to resume, incidents and recoveries on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.checkpoints.serializers import ResumePointSerializer
+from apps.core.serializers import StrictSerializer
+from apps.drills.models import Drill, DrillKind
+from apps.drills.serializers import PhasesField
+from apps.recovery.models import Incident, Recovery
+from apps.recovery.verdict import Verdict
+
+
+class LastDrillSerializer(serializers.ModelSerializer[Drill]):
+    kind = serializers.CharField()
+    outcome = serializers.CharField()
+    objective_state = serializers.CharField()
+    phases = PhasesField()
+
+    class Meta:
+        model = Drill
+        fields = ["id", "kind", "outcome", "objective_state", "seconds", "objective_seconds", "phases", "finished_at"]
+        read_only_fields = fields
+
+
+class ReadinessSerializer(serializers.Serializer[Any]):
+    """One run: what it would resume from if it died now. null is "not measured" or "not known", never 0."""
+
+    run = serializers.CharField(source="run.pk")
+    run_name = serializers.CharField(source="run.name")
+    cluster = serializers.CharField(source="run.cluster_id")
+    cluster_name = serializers.CharField(source="run.cluster.name")
+    verdict = serializers.CharField(help_text=f"{', '.join(Verdict)}: the worst first.")
+    sentence = serializers.CharField()
+    ready = serializers.SerializerMethodField()
+    decision = ResumePointSerializer()
+    placement = serializers.CharField(source="placement.pk", default=None, allow_null=True)
+    last_drill = LastDrillSerializer(source="drill", allow_null=True)
+    objective_seconds = serializers.FloatField(allow_null=True)
+    predicted_seconds = serializers.FloatField(allow_null=True)
+    predicted_phases = PhasesField()
+    lost_steps = serializers.IntegerField(allow_null=True)
+    lost_seconds = serializers.FloatField(allow_null=True)
+    lost_cost = serializers.FloatField(allow_null=True, help_text="In the currency of the cluster's GPU-hour cost.")
+
+    def get_ready(self, row: Any) -> bool:
+        return bool(row.verdict is Verdict.READY)
+
+
+class ReadinessListSerializer(serializers.Serializer[Any]):
+    items = ReadinessSerializer(many=True)
+    by_verdict = serializers.DictField(child=serializers.IntegerField(), help_text="How many runs have which verdict.")
+
+
+class HistoryQuerySerializer(StrictSerializer):
+    run = serializers.CharField(max_length=300, help_text="The run's id, name, or cluster/name.")
+    kind = serializers.ChoiceField(
+        choices=DrillKind.choices, default=DrillKind.FAILOVER.value, help_text="Kinds measure different things."
+    )
+    days = serializers.IntegerField(min_value=1, max_value=3650, default=365)
+
+
+class HistoryPointSerializer(serializers.Serializer[Any]):
+    """One drill that ended with a result, oldest first."""
+
+    drill = serializers.CharField(source="pk")
+    kind = serializers.CharField()
+    at = serializers.DateTimeField(source="created_at")
+    outcome = serializers.CharField()
+    objective_state = serializers.CharField()
+    seconds = serializers.FloatField(allow_null=True)
+    objective_seconds = serializers.FloatField(allow_null=True)
+    phases = PhasesField()
+    unattributed_seconds = serializers.FloatField(allow_null=True)
+    total_bytes = serializers.IntegerField(allow_null=True)
+    bytes_per_second = serializers.FloatField(allow_null=True)
+    cached_ratio_before = serializers.FloatField(allow_null=True)
+    checkpoint_step = serializers.IntegerField(allow_null=True)
+    tier_name = serializers.CharField(source="placement.tier.name", default=None, allow_null=True)
+
+
+class StatisticsSerializer(serializers.Serializer[Any]):
+    """From every measurement of the answer. p95 needs 20 and p99 100 of them; else null, and `max_seconds` stands."""
+
+    count = serializers.IntegerField(help_text="Drills that restored and were measured.")
+    p50_seconds = serializers.FloatField(allow_null=True)
+    p95_seconds = serializers.FloatField(allow_null=True)
+    p99_seconds = serializers.FloatField(allow_null=True)
+    max_seconds = serializers.FloatField(allow_null=True)
+    judged_count = serializers.IntegerField(help_text="Drills with an objective, and those that did not restore.")
+    met_count = serializers.IntegerField()
+    breached_count = serializers.IntegerField(help_text="Restored, but late.")
+    failed_count = serializers.IntegerField(help_text="Not restored.")
+    met_ratio_low = serializers.FloatField(allow_null=True, help_text="Wilson 95 % interval.")
+    met_ratio_high = serializers.FloatField(allow_null=True)
+    more_passes_needed = serializers.IntegerField(
+        help_text='In a row, to claim "95 % within the objective" at 95 % confidence.'
+    )
+    regressed = serializers.BooleanField()
+    regression_ratio = serializers.FloatField(allow_null=True, help_text="Newest over the median of the ten before.")
+
+
+class HistorySerializer(serializers.Serializer[Any]):
+    run = serializers.CharField()
+    run_name = serializers.CharField()
+    kind = serializers.CharField()
+    is_storage_only = serializers.BooleanField(help_text="Then these are times to read, not times to resume.")
+    objective_seconds = serializers.FloatField(allow_null=True)
+    points = HistoryPointSerializer(many=True)
+    statistics = StatisticsSerializer()
+    left_out_count = serializers.IntegerField(help_text="Older drills beyond the newest 2,000; 0 otherwise.")
+
+
+class RecoverySerializer(serializers.ModelSerializer[Recovery]):
+    state = serializers.CharField(help_text=", ".join(Recovery.State.values))
+    launch_id = serializers.CharField(source="attempt.launch_id", default=None, allow_null=True)
+    phases = PhasesField()
+
+    class Meta:
+        model = Recovery
+        fields = [
+            "id", "state", "attempt", "launch_id", "checkpoint_step", "time_to_resume_seconds", "lost_steps",
+            "lost_seconds", "phases", "unattributed_seconds", "created_at", "closed_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class IncidentSerializer(serializers.ModelSerializer[Incident]):
+    """A real disruption with its recovery. `fault_at` is the last sign of life: the true fault lies between that and
+    `detected_at`, so the phase `detect` is not measured."""
+
+    run_name = serializers.CharField(source="run.name")
+    cluster = serializers.CharField(source="run.cluster_id")
+    launch_id = serializers.CharField(source="ended_attempt.launch_id")
+    recovery = RecoverySerializer(allow_null=True)
+
+    class Meta:
+        model = Incident
+        fields = [
+            "id", "cluster", "run", "run_name", "launch_id", "fault_at", "detected_at", "detail", "created_at",
+            "recovery",
+        ]  # fmt: skip
+        read_only_fields = fields
