@@ -139,7 +139,8 @@ def _event(record: HookRecord, attempt: RunAttempt, agent: Agent) -> RunEvent:
 
 
 def _reports(attempt: RunAttempt, records: Sequence[HookRecord]) -> list[StepReport]:
-    """One report per step, in order (two writers in different orders could deadlock): when the first rank had it, with the loss of whichever rank told one."""
+    """One report per step: when the first rank had it, with the loss of whichever rank told one. In the order of steps,
+    since two writers in different orders could deadlock."""
     by_step: dict[int, StepReport] = {}
     for record in sorted(records, key=lambda item: item.at_unix_seconds):
         if record.kind != STEP or record.step is None:
