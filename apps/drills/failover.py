@@ -170,7 +170,7 @@ def _segments(
         own = [record for record in restarts if record.attempt == attempt]
         for phase in _TRAINER_PHASES[:-1]:
             found += _paired(phase, _edges(phase, own))
-    return found + _first_step_segment(restarts, back)
+    return found + _first_step_segment(restarts, back, max((one.end for one in found), default=fault_at))
 
 
 def _scheduler_segments(records: Sequence[Record], fault_at: float, fault_is_exact: bool) -> list[Segment]:
@@ -220,8 +220,9 @@ def _paired(phase: Phase, edges: Sequence[tuple[float, str]]) -> list[Segment]:
     return found
 
 
-def _first_step_segment(records: Sequence[Record], back: Step | None) -> list[Segment]:
-    """From the recorded begin (else from when the last rank's state was in place) to the step beyond."""
+def _first_step_segment(records: Sequence[Record], back: Step | None, others_end: float) -> list[Segment]:
+    """From the recorded begin to the step beyond; else from when the last rank's state was in place, and no phase that
+    was timed was still going on."""
     if back is None:
         return []
     own = [record for record in records if record.attempt == back.attempt and record.at <= back.at]
@@ -229,7 +230,7 @@ def _first_step_segment(records: Sequence[Record], back: Step | None) -> list[Se
     in_place = [r.at for r in own if r.kind == "resumed_from"]
     if not begins and not in_place:
         return []
-    begin = min(begins) if begins else max(in_place)
+    begin = min(begins) if begins else min(max(*in_place, others_end), back.at)
     return [Segment(phase=Phase.FIRST_STEP, begin=begin, end=back.at)]
 
 

@@ -1,0 +1,189 @@
+"""Alerts open when something is wrong, once, and resolve when it no longer is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import factories
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from apps.accounts.models import ActivityEntry
+from apps.alerts import services
+from apps.alerts.models import Alert
+from apps.checkpoints.models import Finding, TrainingRun
+from apps.core.errors import Conflict
+from apps.core.models import Transition
+from apps.drills.models import Drill, DrillPlan, PlanOccurrence
+from apps.fleet.models import Agent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run() -> TrainingRun:
+    return factories.run(factories.cluster())
+
+
+def drill(run: TrainingRun, **fields: Any) -> Drill:
+    values: dict[str, Any] = {"kind": "reload", "state": "finished", "outcome": "passed", "created_at": timezone.now()}
+    return Drill.objects.create(cluster=run.cluster, run=run, **{**values, **fields})
+
+
+def standing() -> list[tuple[str, str, str]]:
+    services.evaluate()
+    rows = Alert.objects.exclude(state="resolved").order_by("rule")
+    return [(row.rule, row.subject_kind, row.subject_id) for row in rows]
+
+
+def test_nothing_wrong_opens_nothing(run: TrainingRun) -> None:
+    factories.placement(run, factories.tier(run.cluster))
+    factories.agent(factories.node(run.cluster))
+    drill(run)
+    assert standing() == []
+
+
+def test_damage_opens_one_alert_for_the_checkpoint_and_resolves_with_it(run: TrainingRun) -> None:
+    placement = factories.placement(run, factories.tier(run.cluster), damaged_at=timezone.now())
+    Finding.objects.create(
+        placement=placement,
+        code="digest_mismatch",
+        severity="damage",
+        detail="rank-00002 differs at bytes 12 to 16",
+        cure="",
+        source_kind="audit",
+        source_id="aud_1",
+        found_at=timezone.now(),
+    )
+    assert standing() == standing() == [("damage", "checkpoint", placement.checkpoint_id)]
+    alert = Alert.objects.get()
+    assert alert.summary == "Step 10 of llama-70b on nvme: rank-00002 differs at bytes 12 to 16"
+    placement.damaged_at = None
+    placement.save()
+    assert standing() == []
+    alert.refresh_from_db()
+    assert alert.state == "resolved" and alert.resolved_at is not None
+
+
+def test_damage_that_comes_back_opens_a_new_alert(run: TrainingRun) -> None:
+    placement = factories.placement(run, factories.tier(run.cluster), status="corrupt")
+    standing()
+    type(placement).objects.update(status="complete")
+    standing()
+    type(placement).objects.update(status="corrupt")
+    standing()
+    assert sorted(Alert.objects.values_list("state", flat=True)) == ["open", "resolved"]
+
+
+def test_a_lost_agent_opens_and_its_return_resolves(run: TrainingRun) -> None:
+    agent = factories.agent(factories.node(run.cluster), state=Agent.State.LOST)
+    assert standing() == [("agent_lost", "node", agent.node_id)]
+    Agent.objects.update(state=Agent.State.ONLINE)
+    assert standing() == []
+
+
+def test_a_stale_or_revoked_agent_is_not_lost(run: TrainingRun) -> None:
+    factories.agent(factories.node(run.cluster, "a"), state=Agent.State.STALE)
+    factories.agent(factories.node(run.cluster, "b"), state=Agent.State.REVOKED)
+    assert standing() == []
+
+
+@pytest.mark.parametrize("outcome", ["failed", "lost"])
+def test_a_failed_drill_stands_until_a_later_one_passes(run: TrainingRun, outcome: str) -> None:
+    bad = drill(run, outcome=outcome, reason="gpu-2 (rank 1) failed: the disk went away.")
+    assert standing() == [("drill_failed", "drill", bad.pk)]
+    assert "the disk went away" in Alert.objects.get().summary
+    drill(run)
+    assert standing() == []
+
+
+def test_a_failed_failover_is_not_ended_by_a_reload_that_passes(run: TrainingRun) -> None:
+    bad = drill(run, kind="failover", outcome="failed")
+    drill(run)
+    assert standing() == [("drill_failed", "drill", bad.pk)]
+
+
+def test_skipped_and_cancelled_drills_neither_open_nor_end_an_alert(run: TrainingRun) -> None:
+    bad = drill(run, outcome="failed")
+    drill(run, outcome="skipped")
+    drill(run, outcome="cancelled")
+    assert standing() == [("drill_failed", "drill", bad.pk)]
+
+
+def test_restored_but_late_is_a_breach_and_not_a_failure(run: TrainingRun) -> None:
+    late = drill(run, objective_state="breached", seconds=137.0, objective_seconds=90.0)
+    assert standing() == [("objective_breached", "drill", late.pk)]
+    assert Alert.objects.get().summary == "The reload drill of llama-70b took 2 min 17 s; its objective is 90 s."
+
+
+def plan(run: TrainingRun) -> DrillPlan:
+    return DrillPlan.objects.create(
+        run=run, name="nightly", kind="reload", created_by="olga", created_at=timezone.now()
+    )
+
+
+def occurrence(of: DrillPlan, hours_ago: int, **fields: Any) -> PlanOccurrence:
+    now = timezone.now()
+    return PlanOccurrence.objects.create(plan=of, planned_at=now - timedelta(hours=hours_ago), created_at=now, **fields)
+
+
+def test_a_missed_schedule_stands_until_the_next_occurrence_drills(run: TrainingRun) -> None:
+    row = plan(run)
+    occurrence(row, 2, skipped_reason="Missed: nothing was running at that time to start it.")
+    assert standing() == [("schedule_missed", "plan", row.pk)]
+    occurrence(row, 1, drill=drill(run, plan=row))
+    assert standing() == []
+
+
+def test_an_occurrence_whose_drill_was_skipped_is_missed_too(run: TrainingRun) -> None:
+    row = plan(run)
+    occurrence(row, 1, drill=drill(run, outcome="skipped", reason="No online agent can read it."))
+    assert standing() == [("schedule_missed", "plan", row.pk)]
+    assert "No online agent" in Alert.objects.get().summary
+
+
+def test_a_plan_that_is_off_is_missed_by_nobody(run: TrainingRun) -> None:
+    row = plan(run)
+    occurrence(row, 2, skipped_reason="Missed.")
+    DrillPlan.objects.update(enabled=False)
+    assert standing() == []
+
+
+def test_acknowledging_names_who_and_keeps_the_alert_until_its_cause_is_gone(run: TrainingRun) -> None:
+    drill(run, outcome="failed")
+    standing()
+    alert = services.acknowledge(alert=Alert.objects.get(), actor="olga")
+    services.acknowledge(alert=alert, actor="otto")
+    alert.refresh_from_db()
+    assert (alert.state, alert.acknowledged_by) == ("acknowledged", "olga")
+    assert ActivityEntry.objects.filter(action="alert.acknowledge").count() == 1
+    assert len(standing()) == 1
+    drill(run)
+    assert standing() == []
+    with pytest.raises(Conflict, match="already been resolved"):
+        services.acknowledge(alert=alert, actor="olga")
+
+
+def test_every_change_leaves_its_transition_row(run: TrainingRun) -> None:
+    drill(run, outcome="failed")
+    standing()
+    drill(run)
+    standing()
+    assert list(Transition.objects.filter(owner_kind="alert").order_by("id").values_list("new", flat=True)) == [
+        "open",
+        "resolved",
+    ]
+
+
+def test_evaluating_costs_the_same_number_of_queries_however_much_is_there(run: TrainingRun) -> None:
+    tier = factories.tier(run.cluster)
+    for step in range(1, 30):
+        factories.placement(run, tier, step, shards=1, damaged_at=timezone.now())
+        drill(run, kind="herd", outcome="failed")
+    services.evaluate()
+    with CaptureQueriesContext(connection) as queries:
+        services.evaluate()
+    assert len(queries) <= 7
