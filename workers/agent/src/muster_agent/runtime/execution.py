@@ -60,9 +60,9 @@ def _done(body: msgspec.Struct, holding: Holding) -> TaskResult:
 
 def _stopped(holding: Holding) -> TaskResult:
     why = holding.stopped
-    if why is None or why.outcome is None:
+    if why is None:
         return TaskResult(outcome="cancelled", error="cancelled", error_code="cancelled")
-    return TaskResult(outcome=why.outcome, error=why.message, error_code=why.code)
+    return TaskResult(outcome=why.outcome or "cancelled", error=why.message, error_code=why.code)
 
 
 def _failed(code: str, message: str, unsupported: bool = False) -> TaskResult:

@@ -15,7 +15,7 @@ from muster_agent.tasks.limits import LimitExceeded, LimitGuard
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why a task was stopped. `outcome` is what will be reported; None: nothing, it was handed back."""
+    """Why a task was stopped. `outcome` is what will be reported; None: nothing, somebody else shall run it."""
 
     outcome: str | None
     code: str
@@ -24,7 +24,7 @@ class Stop:
 
 CANCELLED_BY_SERVER = Stop("cancelled", "cancelled", "cancelled by the control plane")
 STOPPED_ON_NODE = Stop("cancelled", "stopped_on_node", "stopped on the node (`muster agent stop-all`)")
-LEASE_OVER = Stop("failed", "lease_over", "the lease could not be renewed in time, so the work was given up")
+LEASE_OVER = Stop(None, "lease_over", "the lease could not be renewed in time, so the work was given up")
 LEASE_LOST = Stop("failed", "lease_lost", "the control plane gave the task to another attempt")
 TASK_GONE = Stop("failed", "task_gone", "the control plane no longer knows this task")
 HANDED_BACK = Stop(None, "handed_back", "the agent is shutting down")

@@ -272,16 +272,16 @@ class Agent:
         return result
 
     def _settle(self, holding: Holding, result: TaskResult) -> None:
-        handed_back = holding.stopped is not None and holding.stopped.outcome is None and result.outcome == "cancelled"
-        if handed_back and self._handed_back(holding):
-            self.spool.forget_events(holding.attempt)
-            return
-        self.spool.put_result(holding.attempt, result)
+        why = holding.stopped
+        if why is not None and why.outcome is None and result.outcome == "cancelled":
+            self._hand_back(holding, why.message)
+        else:
+            self.spool.put_result(holding.attempt, result)
 
-    def _handed_back(self, holding: Holding) -> bool:
+    def _hand_back(self, holding: Holding, reason: str) -> None:
+        """A result would end the task; it shall be run again. If the server cannot be told, the lease's end tells it."""
+        self.spool.forget_events(holding.attempt)  # they would renew the lease
         try:
-            self.client.release(holding.order.task_id, holding.order.attempt, "the agent is shutting down")
+            self.client.release(holding.order.task_id, holding.order.attempt, reason)
         except ServerError as error:
             log.warning("task %s could not be handed back: %s", holding.order.task_id, error)
-            return not isinstance(error, TryAgain)
-        return True
