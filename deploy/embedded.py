@@ -57,8 +57,14 @@ class Children:
         """This one is allowed to end."""
         self._running.pop(name, None)
 
-    def stop(self, grace_seconds: float = 10.0) -> None:
-        processes = list(reversed(self._running.values()))
+    def stop(self, grace_seconds: float = 10.0, *, last: str = "") -> None:
+        """End all of them together, but `last` only when the others are gone."""
+        kept = self._running.pop(last, None)
+        self._end(list(self._running.values()), grace_seconds)
+        self._end([kept] if kept else [], grace_seconds)
+        self._running.clear()
+
+    def _end(self, processes: list[subprocess.Popen[bytes]], grace_seconds: float) -> None:
         for process in processes:
             _signal_group(process, signal.SIGTERM)
         deadline = time.monotonic() + grace_seconds
@@ -68,7 +74,6 @@ class Children:
             except subprocess.TimeoutExpired:
                 _signal_group(process, signal.SIGKILL)
                 process.wait()
-        self._running.clear()
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -129,7 +134,7 @@ class EmbeddedStack:
         return done.stdout.strip()
 
     def stop(self) -> None:
-        self.children.stop()
+        self.children.stop(last="redis")
         self._socket_folder.cleanup()
 
     def _python(self, name: str, arguments: list[str]) -> None:

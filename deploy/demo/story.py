@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from muster_agent.probes import page_cache
+
 from apps.core import units
 from deploy.demo.control_plane import ControlPlane, DemoFailure, Document
 from deploy.demo.damage import flip_one_byte
@@ -57,7 +59,7 @@ class Story:
 
     def seal(self) -> None:
         self._terminal.step("Seal them: digests of every 4 MiB, shard and tensor, written beside the data")
-        for placement in self._placements():
+        for placement in self._unsealed():
             audit = self._audit(placement, "seal", "passed")
             rate = (audit["checked_bytes"] or 0) / (audit["seconds"] or 1)
             self._terminal.fact(f"step {placement['step']}: sealed at {units.rate(rate)}")
@@ -79,9 +81,10 @@ class Story:
     def herd_drill(self) -> None:
         self._terminal.step("Herd ladder: 1, 2, then 4 clients at once")
         drill = self._drill({"run": RUN_NAME, "kind": "herd", "choice": "latest_verified", "ladder": [1, 2, 4]})
+        self._terminal.fact(f"{drill['outcome']}, cached before the first read: {_cached(drill)}")
         for rung in drill["rungs"]:
             rate = units.rate(rung["bytes_per_second"])
-            self._terminal.fact(f"{rung['client_count']} clients: {rate} together, balance {rung['jain_index']:.3f}")
+            self._terminal.fact(f"{rung['client_count']} at once: {rate} together, balance {rung['jain_index']:.3f}")
 
     def damage(self) -> None:
         self._terminal.step("Flip one byte in the newest checkpoint, leaving its size and times as they were")
@@ -106,8 +109,8 @@ class Story:
     def decide(self) -> None:
         self._terminal.step("Ask `muster resume-point`, as a launcher would")
         answer = self.resume_point()
-        if answer["step"] is None or answer["step"] >= self.damaged_step:
-            raise DemoFailure(f"The decision did not fall back before step {self.damaged_step}: {json.dumps(answer)}")
+        if answer["step"] != self.damaged_step - SAVE_EVERY_STEPS:
+            raise DemoFailure(f"The decision is not the step before {self.damaged_step}: {json.dumps(answer)}")
         self.resume_step = int(answer["step"])
         self._terminal.fact(f"resume at step {answer['step']} ({answer['trust']}, from {answer['source']})")
         for skipped in answer["skipped"]:
@@ -115,14 +118,15 @@ class Story:
 
     def failover_drill(self) -> None:
         self._terminal.step("Failover drill: kill the training process and time its way back")
+        self._evict(self._job.run_folder / f"step-{self.resume_step}")
         body = {"run": RUN_NAME, "kind": "failover", "objective_seconds": OBJECTIVE_SECONDS}
         drill = self._drill(body)
         if drill["checkpoint_step"] != self.resume_step:
             raise DemoFailure(f"It resumed from step {drill['checkpoint_step']}, not from {self.resume_step}.")
         back = f"training again after {units.duration(drill['seconds'])}"
         self._terminal.fact(f"{drill['outcome']}: {back}, lost {drill['lost_steps']} steps")
-        for phase in drill["phase_table"]:
-            self._terminal.fact(f"  {phase['label']:<12} {units.duration(phase['seconds'])}")
+        for phase, seconds in drill["phases"].items():
+            self._terminal.fact(f"  {phase:<12} {units.duration(seconds)}")
         self._terminal.fact(f"  {'unattributed':<12} {units.duration(drill['unattributed_seconds'])}")
 
     def compare_losses(self) -> None:
@@ -140,6 +144,12 @@ class Story:
         self._terminal.fact(
             f"{comparison.compared_steps} steps after step {self.resume_step} are equal to the last digit"
         )
+
+    def _evict(self, checkpoint: Path) -> None:
+        """The trainer is about to read these files: from the disk, as after a real loss, not from memory."""
+        files = [str(path) for path in checkpoint.iterdir()]
+        page_cache.evict(files)
+        self._terminal.fact(f"cached before the trainer reads: {units.percent(page_cache.cached_ratio(files))}")
 
     def resume_point(self) -> Document:
         command = [MUSTER, "resume-point", str(self._job.run_folder), "--require", "sealed", "--json"]
@@ -170,9 +180,9 @@ class Story:
                 raise DemoFailure(f"The trainer did not save step {wanted} within 90 s.")
             time.sleep(0.1)
         self._scan()
-        newest = next(placement for placement in self._placements() if placement["step"] == wanted)
-        self._audit(newest, "seal", "passed")
-        return newest
+        for placement in self._unsealed():
+            self._audit(placement, "seal", "passed")
+        return next(placement for placement in self._placements() if placement["step"] == wanted)
 
     def _scan(self) -> None:
         scan = self._api.post("/scans/", {"tier": self._tier})
@@ -184,6 +194,9 @@ class Story:
         """Complete ones of the run, newest step first."""
         page = self._api.items(f"/placements/?run={RUN_NAME}&status=complete&limit=50")
         return sorted(page, key=lambda placement: -int(placement["step"]))
+
+    def _unsealed(self) -> list[Document]:
+        return [placement for placement in self._placements() if placement["trust"] in {"listed", "complete"}]
 
     def _audit(self, placement: Document, mode: str, expected: str) -> Document:
         audit = self._api.post("/audits/", {"placement": placement["id"], "mode": mode})
@@ -219,11 +232,8 @@ def summary_rows(drills: list[Document]) -> list[list[str]]:
 
 
 def _summary_row(drill: dict[str, Any]) -> list[str]:
-    measured = [
-        f"{phase['phase']} {units.duration(phase['seconds'])}"
-        for phase in drill["phase_table"]
-        if phase["seconds"] is not None
-    ]
+    phases = drill["phases"].items()
+    measured = [f"{phase} {units.duration(seconds)}" for phase, seconds in phases if seconds is not None]
     verdict = (
         drill["outcome"]
         if drill["objective_state"] == "none"
