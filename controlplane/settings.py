@@ -109,7 +109,7 @@ USE_TZ = True
 USE_I18N = False
 
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
+STATIC_ROOT = BASE_DIR / "var" / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 # The checkout serves its own files by name; a deployment that ran `collectstatic` serves hashed, immutable ones.
 HASHED_STATIC = env.boolean("MUSTER_HASHED_STATIC", False)
