@@ -62,4 +62,4 @@ lock: setup-dev
 		--no-emit-index-url --no-annotate --no-header -c requirements.lock -o requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) .demo staticfiles var
+	rm -rf $(VENV) .demo
