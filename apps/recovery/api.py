@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import msgspec
 from drf_spectacular.utils import extend_schema, extend_schema_view
@@ -67,13 +66,8 @@ class ReadinessView(APIView):
     )
     def get(self, request: Request) -> Response:
         rows = readiness_rows(request)
-        items = [{**vars(row), "decision": _decision_body(row)} for row in rows]
         counts = Counter(row.verdict.value for row in rows)
-        return Response(ReadinessListSerializer({"items": items, "by_verdict": counts}).data)
-
-
-def _decision_body(row: Any) -> dict[str, Any]:
-    return resume.decision_json(msgspec.structs.replace(row.decision, predicted_seconds=row.predicted_seconds))
+        return Response(ReadinessListSerializer({"items": rows, "by_verdict": counts}).data)
 
 
 class RtoHistoryView(APIView):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from apps.checkpoints.resume import decision_json
 from apps.checkpoints.serializers import ResumePointSerializer
 from apps.core.serializers import StrictSerializer
 from apps.drills.models import Drill, DrillKind
 from apps.drills.serializers import PhasesField
 from apps.recovery.models import Incident, Recovery
+from apps.recovery.readiness import ReadinessRow
 from apps.recovery.verdict import Verdict
 
 
@@ -36,7 +40,7 @@ class ReadinessSerializer(serializers.Serializer[Any]):
     verdict = serializers.CharField(help_text=f"{', '.join(Verdict)}: the worst first.")
     sentence = serializers.CharField()
     ready = serializers.SerializerMethodField()
-    decision = ResumePointSerializer()
+    decision = serializers.SerializerMethodField()
     placement = serializers.CharField(source="placement.pk", default=None, allow_null=True)
     last_drill = LastDrillSerializer(source="drill", allow_null=True)
     objective_seconds = serializers.FloatField(allow_null=True)
@@ -46,8 +50,12 @@ class ReadinessSerializer(serializers.Serializer[Any]):
     lost_seconds = serializers.FloatField(allow_null=True)
     lost_cost = serializers.FloatField(allow_null=True, help_text="In the currency of the cluster's GPU-hour cost.")
 
-    def get_ready(self, row: Any) -> bool:
-        return bool(row.verdict is Verdict.READY)
+    def get_ready(self, row: ReadinessRow) -> bool:
+        return row.verdict is Verdict.READY
+
+    @extend_schema_field(ResumePointSerializer)
+    def get_decision(self, row: ReadinessRow) -> dict[str, Any]:
+        return decision_json(msgspec.structs.replace(row.decision, predicted_seconds=row.predicted_seconds))
 
 
 class ReadinessListSerializer(serializers.Serializer[Any]):
