@@ -56,6 +56,8 @@ def find_run(request: Any, name_or_id: str) -> TrainingRun:
     """The run with this id or name among those that the caller may see. Raises NotFound, and Conflict for a name that
     several visible clusters have: then `cluster/name` or the id tells them apart."""
     runs = scoped(request, TrainingRun.objects.select_related("cluster"), "cluster")
+    if "\0" in name_or_id:
+        runs = runs.none()  # no database can even look for it
     by_id = runs.filter(pk=name_or_id).first()
     if by_id is not None:
         return by_id
