@@ -24,6 +24,7 @@ urlpatterns = [
     path("runs/", runs.run_list, name="runs"),
     path("runs/<str:run_id>/", runs.run_detail, name="run"),
     path("runs/<str:run_id>/objectives/", runs.run_objectives, name="run-objectives"),
+    path("runs/<str:run_id>/steps/<int:step>/", checkpoints.checkpoint_of_step, name="step"),
     path("checkpoints/", checkpoints.checkpoint_list, name="checkpoints"),
     path("checkpoints/<str:checkpoint_id>/", checkpoints.checkpoint_detail, name="checkpoint"),
     path("checkpoints/<str:checkpoint_id>/audit/", checkpoints.checkpoint_audit, name="checkpoint-audit"),

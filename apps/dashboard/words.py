@@ -117,14 +117,12 @@ LOOKS: dict[str, dict[str, Look]] = {
         "closed": Look("ok", "back"),
     },
     "readiness": {
+        "nothing_resumable": Look("bad", "nothing to resume"),
+        "not_proven": Look("bad", "not proven"),
+        "breached": Look("warn", "breached"),
+        "never_drilled": Look("warn", "never drilled"),
+        "stale_proof": Look("warn", "stale proof"),
         "ready": Look("ok", "ready"),
-        "late": Look("warn", "too slow"),
-        "stale": Look("warn", "stale proof"),
-        "unproven": Look("warn", "not proven"),
-        "undrilled": Look("warn", "never drilled"),
-        "damaged": Look("bad", "damaged"),
-        "nothing": Look("bad", "nothing to resume"),
-        "failed_drill": Look("bad", "drill failed"),
     },
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from django.db.models import Model, QuerySet
+from django.db.models import Exists, Model, OuterRef, QuerySet
 
 from apps.accounts.access import capped, global_role, reaches, require
 from apps.accounts.models import RANK, ApiToken, Role
@@ -53,6 +53,16 @@ def clusters_with(request: Any, needed: Role, cluster_ids: Iterable[str]) -> set
         return set()
     grants = ClusterGrant.objects.filter(user=request.user, cluster__in=wanted)
     return {grant.cluster_id for grant in grants if reaches(capped(Role(grant.role), token), needed)}
+
+
+def granted(request: Any, needed: Role, cluster_path: str) -> Exists:
+    """An annotation: whether the user's grant on a row's cluster (`cluster_path` leads to its id) reaches `needed`.
+
+    The role that holds everywhere is not in it; ask `global_role` for that.
+    """
+    enough = [role for role in Role if role != Role.NONE and reaches(capped(role, _token_of(request)), needed)]
+    grants = ClusterGrant.objects.filter(user=request.user, cluster=OuterRef(cluster_path), role__in=enough)
+    return Exists(grants)
 
 
 def require_role(request: Any, needed: Role, cluster: Cluster | str | None = None) -> None:

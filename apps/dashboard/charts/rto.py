@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 
 from apps.core import units
 from apps.core.phases import LABELS, Phase, ordered
-from apps.dashboard.charts import spread as statistics
 from apps.dashboard.charts.figure import MARGIN, Chart, Figure, hatch, horizontal_line, layout
 from apps.dashboard.palette import PHASE_INKS, variable
+from apps.recovery import rto as statistics
 
 GREW_RATIO = 1.25
 MIN_TO_COMPARE = 4
@@ -148,14 +148,14 @@ def _row(point: Point, phases: Sequence[Phase]) -> tuple[str, ...]:
 def verdict(points: Sequence[Point], kind: str) -> str:
     if not points:
         return "No drill of this kind has restored yet."
-    return " ".join(filter(None, [f"{_spread(points)}; {_against(points)}.", _growth(points)]))
+    return " ".join(filter(None, [f"{_spread(points)}; {_against(points)}.", _regression(points), _growth(points)]))
 
 
 def _spread(points: Sequence[Point]) -> str:
     seconds = [point.seconds for point in points]
-    if len(points) == 1:
-        return f"{units.duration(seconds[0])} in the one drill so far"
     spread = statistics.spread(seconds)
+    if spread is None or spread.count == 1:
+        return f"{units.duration(seconds[0])} in the one drill so far"
     parts = [f"p50 {units.duration(spread.p50)}"]
     parts.append(f"p95 {units.duration(spread.p95)}" if spread.p95 is not None else f"max {units.duration(spread.max)}")
     return f"{', '.join(parts)} over {len(points)} drills"
@@ -168,6 +168,14 @@ def _against(points: Sequence[Point]) -> str:
     misses = sum(point.breached for point in points)
     how = "all in time" if not misses else f"{misses} of {len(points)} breached"
     return f"objective {units.duration(objective)}, {how}"
+
+
+def _regression(points: Sequence[Point]) -> str:
+    newest, *earlier = [point.seconds for point in reversed(points)]
+    found = statistics.regression(newest, earlier)
+    if found is None:
+        return ""
+    return f"The newest took {found.ratio:.2f} times the median of those before it."
 
 
 def _growth(points: Sequence[Point]) -> str:
@@ -193,7 +201,7 @@ def claim(points: Sequence[Point]) -> str:
     if not judged:
         return "Without an objective there is nothing to claim. Set one on the run's page."
     misses = sum(point.breached for point in judged)
-    more = statistics.passes_needed(len(judged), misses)
+    more = statistics.more_passes_needed(len(judged) - misses, misses)
     had = f"{len(judged)} drills with an objective, {misses} of them breached"
     if more == 0:
         return f"{had}: enough to claim that 95 % restore within it, at 95 % confidence."
@@ -257,9 +265,9 @@ def trend_chart(points: Sequence[Point], kind: str, url: str) -> Chart:
 
 def trend_verdict(points: Sequence[Point]) -> str:
     count = len(points)
-    if count < statistics.MIN_FOR_P95:
-        return f"n = {count}: dots only, since a p95 needs {statistics.MIN_FOR_P95} drills."
     spread = statistics.spread([point.seconds for point in points])
+    if spread is None or spread.p95 is None:
+        return f"n = {count}: dots only, since a p95 needs {statistics.MIN_FOR_P95} drills."
     return f"n = {count}: half within {units.duration(spread.p50)}, 95 % within {units.duration(spread.p95)}."
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.db.models import Count, QuerySet
 
 from apps.checkpoints.models import TrainingRun
@@ -33,7 +35,12 @@ def points(run: TrainingRun, kind: str) -> list[Point]:
 
 def telling(run: TrainingRun) -> tuple[str, list[Point]]:
     """The most telling kind among the newest 200 drills that restored, and its points, in one query."""
-    rows = list(measured(run).order_by("-created_at", "-pk")[:MAX_POINTS])
+    return telling_of(list(measured(run).order_by("-created_at", "-pk")[:MAX_POINTS]))
+
+
+def telling_of(drills: Sequence[Drill]) -> tuple[str, list[Point]]:
+    """The same from drills at hand, newest first."""
+    rows = [row for row in drills if row.outcome == Drill.Outcome.PASSED and row.seconds is not None]
     kind = next((kind.value for kind in _PREFERENCE if any(row.kind == kind for row in rows)), "")
     return kind, [_point(row) for row in reversed(rows) if row.kind == kind]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import Count, Exists, Max, Min, OuterRef, Prefetch, Q, QuerySet
 
 from apps.checkpoints.models import Checkpoint, Finding, Placement, Shard, TrustEvidence
+from apps.recovery.selectors import with_ceiling
 
 
 def checkpoints(*, run_id: str = "", status: str = "", trust: str = "", search: str = "") -> QuerySet[Checkpoint]:
@@ -30,6 +32,20 @@ def _searched(rows: QuerySet[Checkpoint], search: str) -> QuerySet[Checkpoint]:
     if digits.isascii() and digits.isdigit() and len(digits) <= 18:
         return rows.filter(Q(step=int(digits)) | Q(run__name__icontains=search))
     return rows.filter(run__name__icontains=search) if search else rows
+
+
+def newest_copies(run_id: str, limit: int) -> list[Any]:
+    """The copies of a run's newest checkpoints with their tiers' ceilings, newest step first, in one query."""
+    rows = with_ceiling(Placement.objects.filter(checkpoint__run=run_id)).select_related("checkpoint", "tier")
+    return list(rows.order_by("-checkpoint__step", "tier__speed_order", "pk")[:limit])
+
+
+def by_checkpoint(copies: Iterable[Placement]) -> list[tuple[Checkpoint, list[Placement]]]:
+    """The same, grouped."""
+    grouped: dict[str, tuple[Checkpoint, list[Placement]]] = {}
+    for copy in copies:
+        grouped.setdefault(copy.checkpoint_id, (copy.checkpoint, []))[1].append(copy)
+    return list(grouped.values())
 
 
 def placements_of(checkpoint: Checkpoint) -> list[Placement]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django import template
@@ -147,3 +148,9 @@ def took(row: Any) -> float | None:
     if row.started_at is None or row.finished_at is None:
         return None
     return float((row.finished_at - row.started_at).total_seconds())
+
+
+@register.filter
+def moment(text: str) -> datetime:
+    """The time that an ISO text names."""
+    return datetime.fromisoformat(text)

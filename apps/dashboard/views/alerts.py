@@ -8,6 +8,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from apps.accounts.models import ActivityEntry, Role
+from apps.alerts import services
 from apps.alerts.models import Alert
 from apps.dashboard import pages
 from apps.dashboard.facets import facet
@@ -52,8 +53,6 @@ def subject_url(alert: Alert) -> str:
 def alert_acknowledge(request: HttpRequest, alert_id: str) -> HttpResponse:
     alert: Alert = pages.find(request, Alert.objects.all(), "cluster", alert_id)
     actor = pages.authorize(request, Role.OPERATOR, alert.cluster_id)
-    from apps.alerts import services
-
     services.acknowledge(alert=alert, actor=actor)
     messages.success(request, "Acknowledged. It stays listed until its cause is gone.")
     return redirect(pages.back(request, "alerts"))

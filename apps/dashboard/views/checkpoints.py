@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from apps.accounts.models import Role
@@ -66,6 +66,16 @@ def checkpoint_detail(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
         "can_operate": pages.operates(request, checkpoint.run.cluster_id),
     }
     return render(request, "dashboard/checkpoint.html", context)
+
+
+@pages.page
+def checkpoint_of_step(request: HttpRequest, run_id: str, step: int) -> HttpResponse:
+    """To the checkpoint of a run at a step: sentences name steps, not ids."""
+    rows = scoped(request, Checkpoint.objects.filter(run_id=run_id, step=step), "run__cluster")
+    found = rows.values_list("pk", flat=True).first() if step < 2**63 else None
+    if found is None:
+        raise Http404(f"There is no checkpoint of step {step} here.")
+    return redirect("checkpoint", checkpoint_id=found)
 
 
 @pages.action

@@ -29,6 +29,8 @@ def plan_list(request: HttpRequest) -> HttpResponse:
     kind = pages.chosen(request, "kind", DrillKind.values)
     if kind:
         rows = rows.filter(kind=kind)
+    if run_id := request.GET.get("run", ""):
+        rows = rows.filter(run_id=run_id)
     if search := request.GET.get("q", "")[:200]:
         rows = rows.filter(name__icontains=search)
     facets = [facet(request, "kind", "Kind", DrillKind.choices)]

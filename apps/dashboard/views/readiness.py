@@ -13,6 +13,7 @@ from apps.dashboard.charts import rto
 from apps.dashboard.selectors import analysis
 from apps.dashboard.selectors import readiness as selectors
 from apps.dashboard.selectors.readiness import Row
+from apps.recovery.verdict import Verdict
 
 BUSY_SECONDS = 2
 IDLE_SECONDS = 15
@@ -41,23 +42,19 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "rows": rows,
         "run_total": total,
         "stats": stats(rows),
-        "operable": pages.operable(request, {row.run.cluster_id for row in rows}),
         "live_seconds": BUSY_SECONDS if drilling else IDLE_SECONDS,
     }
 
 
 def stats(rows: Sequence[Row]) -> dict[str, Any]:
-    """The four figures on top; None where there is nothing to count."""
-    ended = [
-        (row.drill.finished_at, row) for row in rows if row.drill is not None and row.drill.finished_at is not None
-    ]
-    oldest = min(ended, key=lambda pair: pair[0])[1] if ended else None
+    """The four figures on top; `oldest` is None where no drill has ended with a result."""
+    verdicts = [row.judged.verdict for row in rows]
+    ended = [(row.judged.drill.finished_at, row) for row in rows if row.judged.drill and row.judged.drill.finished_at]
     return {
-        "ready": sum(row.standing.word == "ready" for row in rows),
-        "with_objective": sum(row.run.rto_objective_seconds is not None for row in rows),
-        "unproven": sum(row.standing.word in ("nothing", "damaged", "unproven") for row in rows),
-        "undrilled": sum(row.drill is None for row in rows),
-        "oldest": oldest,
+        "ready": verdicts.count(Verdict.READY),
+        "unproven": verdicts.count(Verdict.NOTHING_RESUMABLE) + verdicts.count(Verdict.NOT_PROVEN),
+        "undrilled": sum(row.judged.drill is None for row in rows),
+        "oldest": min(ended, key=lambda pair: pair[0])[1] if ended else None,
     }
 
 
@@ -65,4 +62,5 @@ def _chart_run(request: HttpRequest, rows: Sequence[Row]) -> Row | None:
     """The run that the URL names; else the worst one with a drill to show."""
     wanted = request.GET.get("run", "")
     named = next((row for row in rows if row.run.pk == wanted), None)
-    return named or next((row for row in rows if row.drill is not None and row.drill.seconds is not None), None)
+    measured = (row for row in rows if row.judged.drill and row.judged.drill.seconds is not None)
+    return named or next(measured, None)

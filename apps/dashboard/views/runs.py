@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from apps.accounts.models import Role
 from apps.checkpoints import runs as run_services
-from apps.checkpoints.models import Checkpoint, RunAttempt, TrainingRun
+from apps.checkpoints.models import RunAttempt, TrainingRun
 from apps.core.errors import InvalidInput
 from apps.dashboard import pages
 from apps.dashboard.bars import Bar, bar
@@ -20,7 +22,6 @@ from apps.dashboard.selectors import analysis, readiness
 from apps.dashboard.selectors import checkpoints as checkpoint_rows
 from apps.dashboard.selectors import drills as drill_rows
 from apps.dashboard.selectors import runs as run_rows
-from apps.drills.models import DrillPlan
 from apps.fleet.access import scoped
 from apps.recovery.models import Recovery
 
@@ -44,35 +45,41 @@ def drill_bar(drill: Any) -> Any:
 
 @pages.page
 def run_detail(request: HttpRequest, run_id: str) -> HttpResponse:
-    run: TrainingRun = pages.find(request, run_rows.runs(), "cluster", run_id)
-    kind, points = analysis.telling(run)
+    run = readiness.runs(request).filter(pk=run_id).first()
+    if run is None:
+        raise Http404(f"There is no training run {run_id} here.")
+    drills = drill_rows.recent(run, analysis.MAX_POINTS)
+    copies = checkpoint_rows.newest_copies(run.pk, 4 * RECENT)
+    attempts = list(_attempts(run))
+    kind, points = analysis.telling_of(drills)
+    standing = readiness.of_run(request, run, drills, copies)
     context = {
         "run": run,
-        "standing": readiness.of_run(run).standing,
-        "can_operate": pages.operates(request, run.cluster_id),
+        "standing": standing,
+        "can_operate": standing.can_drill,
         "form": ObjectivesForm.of(run),
-        "drills": [(drill, drill_bar(drill)) for drill in drill_rows.recent(run, RECENT)],
-        "checkpoints": _recent_checkpoints(run),
-        "attempts": list(
-            RunAttempt.objects.filter(run=run).select_related("agent__node").order_by("-started_at")[:RECENT]
-        ),
-        "recoveries": _recoveries(run),
-        "plans": list(DrillPlan.objects.filter(run=run).order_by("name")[:RECENT]),
+        "drills": [(drill, drill_bar(drill)) for drill in drills[:RECENT]],
+        "checkpoints": checkpoint_rows.by_checkpoint(copies)[:RECENT],
+        "attempts": attempts,
+        "recoveries": [(row, recovery_bar(row, run)) for row in recoveries_of(attempts)],
         "chart": rto.chart(points, kind, rto.url_of(run.pk, kind)) if kind else None,
     }
     return pages.show(request, "dashboard/run.html", context, charts=True)
 
 
-def _recent_checkpoints(run: TrainingRun) -> list[Checkpoint]:
-    return list(checkpoint_rows.checkpoints(run_id=run.pk).order_by("-step")[:RECENT])
+def _attempts(run: TrainingRun) -> QuerySet[RunAttempt]:
+    """The newest launches, each with the recovery that its end led to."""
+    rows = RunAttempt.objects.filter(run=run).select_related("agent__node", "incident__recovery")
+    return rows.order_by("-started_at")[:RECENT]
 
 
-def _recoveries(run: TrainingRun) -> list[tuple[Recovery, Bar | None]]:
-    rows = Recovery.objects.filter(incident__run=run).select_related("incident").order_by("-created_at")[:RECENT]
-    return [
-        (recovery, bar(recovery.phases, recovery.time_to_resume_seconds, run.rto_objective_seconds))
-        for recovery in rows
-    ]
+def recoveries_of(attempts: Iterable[RunAttempt]) -> list[Recovery]:
+    incidents = [attempt.incident for attempt in attempts if hasattr(attempt, "incident")]
+    return [incident.recovery for incident in incidents if hasattr(incident, "recovery")]
+
+
+def recovery_bar(recovery: Recovery, run: TrainingRun) -> Bar | None:
+    return bar(recovery.phases, recovery.time_to_resume_seconds, run.rto_objective_seconds)
 
 
 @pages.action

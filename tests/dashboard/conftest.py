@@ -1,0 +1,26 @@
+"""A seeded fleet and signed-in clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from dashboard.scene import PASSWORD, Scene, build
+from django.test import Client
+
+
+@pytest.fixture
+def scene(db: None) -> Scene:
+    return build()
+
+
+@pytest.fixture
+def signed_in(scene: Scene) -> Callable[[str], Client]:
+    """A client for one of the scene's people: admin, operator, viewer, stranger, nobody."""
+
+    def sign_in(who: str) -> Client:
+        client = Client()
+        assert client.login(username=scene.users[who].username, password=PASSWORD)
+        return client
+
+    return sign_in

@@ -1,0 +1,53 @@
+"""Nothing on a page comes from another host, and what is vendored is what it says it is."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+from django.contrib.staticfiles import finders
+
+ROOT = Path(__file__).parents[2]
+VENDOR = ROOT / "static/vendor"
+
+
+def vendored() -> dict[str, str]:
+    """File to SHA-256, from the notice."""
+    rows = re.findall(r"^\| (\S+\.js) \|.*\| ([0-9a-f]{64}) \|$", (VENDOR / "VERSIONS.md").read_text(), re.M)
+    return dict(rows)
+
+
+def test_every_vendored_script_has_its_checksum_and_no_other_lies_there() -> None:
+    on_disk = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in VENDOR.glob("*.js")}
+    assert on_disk and vendored() == on_disk
+
+
+def test_vendored_scripts_link_to_no_source_maps() -> None:
+    for name in vendored():
+        assert b"sourceMappingURL" not in (VENDOR / name).read_bytes(), name
+
+
+def test_htmx_comes_from_its_python_package() -> None:
+    assert finders.find("django_htmx/htmx-2.min.js")
+
+
+@pytest.mark.parametrize("folder", ["templates", "static/css", "static/js"])
+def test_pages_name_no_other_host(folder: str) -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {url}"
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file()
+        for url in re.findall(r"https?://[^\s\"'<>)]+", path.read_text())
+        if "www.w3.org" not in url
+    }
+    assert found == set()
+
+
+def test_templates_hold_no_inline_script_and_no_event_attributes() -> None:
+    for path in (ROOT / "templates").rglob("*.html"):
+        text = path.read_text()
+        assert not re.search(r"<script(?![^>]*\bsrc=)", text), path
+        assert not re.search(r"\son[a-z]+\s*=", text), path
+        assert "javascript:" not in text and "|safe" not in text and "autoescape" not in text, path
