@@ -1,0 +1,284 @@
+"""Every operation of the REST API against every kind of caller. A new operation fails here until it names its role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import factories
+import pytest
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+from drf_spectacular.generators import SchemaGenerator
+
+from apps.accounts.models import RANK, ApiToken, Role, User
+from apps.alerts.models import Alert
+from apps.audits.models import Audit
+from apps.checkpoints.models import InventoryScan
+from apps.drills.models import Drill, DrillPlan
+from apps.fleet import services as fleet
+from apps.fleet.models import AgentTask, ClusterGrant
+
+pytestmark = pytest.mark.django_db
+BASE = "/api/v1"
+
+
+@dataclass(frozen=True)
+class World:
+    """One of everything on the cluster east, and on west the same kinds of rows that a west user may see."""
+
+    ids: dict[str, str]
+    callers: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """`role` on the row's cluster; `everywhere` where a grant on one cluster does not suffice."""
+
+    role: Role
+    everywhere: bool = False
+    body: Callable[[dict[str, str]], dict[str, Any]] = lambda _ids: {}
+
+
+VIEWER, OPERATOR, ADMIN = Needs(Role.VIEWER), Role.OPERATOR, Role.ADMIN
+ANYONE = Needs(Role.NONE)
+
+OPERATIONS: dict[str, Needs] = {
+    "who_am_i": ANYONE,
+    "list_tokens": ANYONE,
+    "create_token": Needs(Role.NONE, body=lambda _ids: {"name": "x", "role": "viewer"}),
+    "delete_token": Needs(ADMIN, everywhere=True),
+    "list_users": Needs(ADMIN, everywhere=True),
+    "get_user": Needs(ADMIN, everywhere=True),
+    "create_user": Needs(ADMIN, everywhere=True, body=lambda _ids: {"username": "new", "is_service": True}),
+    "update_user": Needs(ADMIN, everywhere=True, body=lambda _ids: {"role": "viewer"}),
+    "list_activity": Needs(ADMIN, everywhere=True),
+    "list_clusters": VIEWER,
+    "get_cluster": VIEWER,
+    "create_cluster": Needs(ADMIN, everywhere=True, body=lambda _ids: {"name": "north"}),
+    "update_cluster": Needs(ADMIN, body=lambda _ids: {"gpu_count": 8}),
+    "list_nodes": VIEWER,
+    "get_node": VIEWER,
+    "list_agents": VIEWER,
+    "get_agent": VIEWER,
+    "approve_agent": Needs(ADMIN),
+    "drain_agent": Needs(ADMIN),
+    "resume_agent": Needs(ADMIN),
+    "revoke_agent": Needs(ADMIN),
+    "list_join_tokens": VIEWER,
+    "get_join_token": VIEWER,
+    "create_join_token": Needs(ADMIN, body=lambda ids: {"cluster": ids["cluster"]}),
+    "delete_join_token": Needs(ADMIN),
+    "list_tasks": VIEWER,
+    "get_task": VIEWER,
+    "list_task_events": VIEWER,
+    "list_tiers": VIEWER,
+    "get_tier": VIEWER,
+    "create_tier": Needs(
+        ADMIN,
+        body=lambda ids: {"cluster": ids["cluster"], "name": "nas", "kind": "nas", "uri": "/nas"},
+    ),
+    "update_tier": Needs(ADMIN, body=lambda _ids: {"speed_order": 1}),
+    "list_tier_ceilings": VIEWER,
+    "list_runs": VIEWER,
+    "get_run": VIEWER,
+    "update_run": Needs(OPERATOR, body=lambda _ids: {"rto_objective_seconds": 90}),
+    "list_run_attempts": VIEWER,
+    "list_run_steps": VIEWER,
+    "get_resume_point": VIEWER,
+    "list_checkpoints": VIEWER,
+    "get_checkpoint": VIEWER,
+    "list_checkpoint_findings": VIEWER,
+    "list_checkpoint_placements": VIEWER,
+    "list_checkpoint_shards": VIEWER,
+    "list_placements": VIEWER,
+    "get_placement": VIEWER,
+    "list_placement_evidence": VIEWER,
+    "list_placement_shards": VIEWER,
+    "list_findings": VIEWER,
+    "list_scans": VIEWER,
+    "get_scan": VIEWER,
+    "create_scan": Needs(OPERATOR, body=lambda ids: {"tier": ids["tier"]}),
+    "cancel_scan": Needs(OPERATOR),
+    "list_audits": VIEWER,
+    "get_audit": VIEWER,
+    "create_audit": Needs(OPERATOR, body=lambda ids: {"placement": ids["placement"], "mode": "seal"}),
+    "cancel_audit": Needs(OPERATOR),
+    "list_drills": VIEWER,
+    "get_drill": VIEWER,
+    "list_drill_ranks": VIEWER,
+    "list_drill_events": VIEWER,
+    "create_drill": Needs(OPERATOR, body=lambda ids: {"run": ids["run"], "kind": "reload", "choice": "latest"}),
+    "cancel_drill": Needs(OPERATOR),
+    "list_plans": VIEWER,
+    "get_plan": VIEWER,
+    "create_plan": Needs(OPERATOR, body=lambda ids: {"run": ids["run"], "name": "p2", "kind": "reload", "cron": ""}),
+    "update_plan": Needs(OPERATOR, body=lambda _ids: {"enabled": False}),
+    "delete_plan": Needs(OPERATOR),
+    "start_plan": Needs(OPERATOR),
+    "list_plan_occurrences": VIEWER,
+    "get_drill_control": VIEWER,
+    "stop_drills": Needs(OPERATOR, everywhere=True),
+    "allow_drills": Needs(OPERATOR, everywhere=True),
+    "list_alerts": VIEWER,
+    "get_alert": VIEWER,
+    "acknowledge_alert": Needs(OPERATOR),
+    "get_readiness": VIEWER,
+    "get_rto_history": VIEWER,
+    "list_incidents": VIEWER,
+    "get_incident": VIEWER,
+}
+
+
+# These have no row of a cluster: what they show is the caller's own, or an admin's.
+CLUSTERLESS = {
+    "who_am_i",
+    "list_tokens",
+    "create_token",
+    "list_users",
+    "list_activity",
+    "create_cluster",
+    "get_readiness",
+    "get_drill_control",
+}
+
+
+@cache
+def schema_operations() -> dict[str, tuple[str, str]]:
+    """operation id -> (method, path)."""
+    document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    return {
+        operation["operationId"]: (method, path)
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if path.startswith(BASE)
+    }
+
+
+@pytest.fixture
+def world() -> World:
+    now = timezone.now()
+    east, west = factories.cluster("east"), factories.cluster("west")
+    tier, run = factories.tier(east), factories.run(east)
+    placement = factories.placement(run, tier)
+    agent = factories.agent(factories.node(east))
+    victim = factories.user("victim", Role.VIEWER)
+    factories.token(victim)
+    drill = Drill.objects.create(cluster=east, run=run, kind="reload", requested_by="x", created_at=now)
+    plan = DrillPlan.objects.create(run=run, name="nightly", kind="reload", created_by="x", created_at=now)
+    task = AgentTask.objects.create(
+        agent=agent, owner_kind="drill", owner_id=drill.pk, kind="reload", params={}, created_at=now
+    )
+    scan = InventoryScan.objects.create(tier=tier, agent=agent, root="/ckpt", requested_by="x", created_at=now)
+    audit = Audit.objects.create(placement=placement, mode="verify", requested_by="x", created_at=now)
+    alert = Alert.objects.create(
+        cluster=east, rule="damage", subject_kind="placement", subject_id=placement.pk, summary="x", opened_at=now
+    )
+    join_token, _secret = fleet.create_join_token(cluster=east, actor="x")
+    ids = {
+        "cluster": east.pk,
+        "node": agent.node_id,
+        "agent": agent.pk,
+        "join-token": join_token.pk,
+        "tier": tier.pk,
+        "run": run.pk,
+        "checkpoint": placement.checkpoint_id,
+        "placement": placement.pk,
+        "scan": scan.pk,
+        "audit": audit.pk,
+        "drill": drill.pk,
+        "plan": plan.pk,
+        "task": task.pk,
+        "alert": alert.pk,
+        "token": ApiToken.objects.get(user=victim).pk,
+        "user": str(victim.pk),
+        "incident": "inc_none",
+    }
+    callers = {role.value: factories.token(factories.user(role.value, role)) for role in Role if role != Role.NONE}
+    for name, cluster in (("east-operator", east), ("west-admin", west)):
+        user = factories.user(name, Role.NONE)
+        role = Role.OPERATOR if cluster is east else Role.ADMIN
+        ClusterGrant.objects.create(user=user, cluster=cluster, role=role)
+        callers[name] = factories.token(user, Role.ADMIN)
+    return World(ids, callers)
+
+
+def path_of(operation_id: str, ids: dict[str, str]) -> str:
+    """The operation's path with the ids of the world's rows, each found by the plural noun before it."""
+    done: list[str] = []
+    for word in schema_operations()[operation_id][1].split("/"):
+        done.append(ids[done[-1].removesuffix("s")] if word.startswith("{") else word)
+    return "/".join(done) + ("?run=llama-70b" if operation_id == "get_rto_history" else "")
+
+
+def call(client: Client, ids: dict[str, str], operation_id: str, secret: str | None) -> Any:
+    """The answer, with whatever the call changed rolled back."""
+    method = schema_operations()[operation_id][0]
+    headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+    body = OPERATIONS[operation_id].body(ids)
+    extra = {} if method == "get" else {"data": body, "content_type": "application/json"}
+    with transaction.atomic():
+        answer = getattr(client, method)(path_of(operation_id, ids), headers=headers, **extra)
+        transaction.set_rollback(True)
+    assert answer.status_code < 500, answer.content
+    return answer
+
+
+def test_every_operation_of_the_schema_names_its_role() -> None:
+    assert sorted(schema_operations()) == sorted(OPERATIONS)
+
+
+@pytest.mark.parametrize("operation_id", sorted(OPERATIONS))
+def test_nobody_gets_in_without_a_living_token(client: Client, world: World, operation_id: str) -> None:
+    admin, now = world.callers["admin"], timezone.now()
+    statuses = [call(client, world.ids, operation_id, None).status_code]
+    for change in ({"expires_at": now}, {"expires_at": now + timedelta(days=1), "revoked_at": now}):
+        ApiToken.objects.update(**change)
+        statuses.append(call(client, world.ids, operation_id, admin).status_code)
+    ApiToken.objects.update(revoked_at=None)
+    User.objects.update(is_active=False)
+    statuses.append(call(client, world.ids, operation_id, admin).status_code)
+    assert statuses == [401, 401, 401, 401]
+
+
+@pytest.mark.parametrize("operation_id", sorted(OPERATIONS))
+def test_a_role_does_what_it_may_and_nothing_above(client: Client, world: World, operation_id: str) -> None:
+    needs = OPERATIONS[operation_id]
+    for role in (Role.VIEWER, Role.OPERATOR, Role.ADMIN):
+        status = call(client, world.ids, operation_id, world.callers[role.value]).status_code
+        if RANK[role] >= RANK[needs.role]:
+            assert status not in (401, 403), role
+        else:
+            assert status in (403, 404), role
+
+
+@pytest.mark.parametrize("operation_id", sorted(OPERATIONS))
+def test_a_grant_on_one_cluster_works_there(client: Client, world: World, operation_id: str) -> None:
+    needs = OPERATIONS[operation_id]
+    status = call(client, world.ids, operation_id, world.callers["east-operator"]).status_code
+    if needs.everywhere or RANK[needs.role] > RANK[Role.OPERATOR]:
+        assert status in (403, 404)
+    else:
+        assert status not in (401, 403)
+
+
+@pytest.mark.parametrize("operation_id", sorted(set(OPERATIONS) - CLUSTERLESS))
+def test_rows_of_another_cluster_do_not_exist(client: Client, world: World, operation_id: str) -> None:
+    """Not even as an oracle: a foreign row answers word for word as one that never was."""
+    foreign = call(client, world.ids, operation_id, world.callers["west-admin"])
+    if operation_id.startswith("list_") and foreign.status_code == 200:
+        body = foreign.json()
+        assert [row for row in body["items"] if row.get("name") != "west"] == []
+        assert body["total"]["value"] == len(body["items"])
+        return
+    nowhere = call(client, {kind: f"{kind}_none" for kind in world.ids}, operation_id, world.callers["west-admin"])
+    assert foreign.status_code in (403, 404, 422)
+    assert foreign.status_code == nowhere.status_code
+    words = [answer.json()["detail"] for answer in (foreign, nowhere)]
+    for kind, identifier in world.ids.items():
+        words = [word.replace(identifier, "ID").replace(f"{kind}_none", "ID") for word in words]
+    assert words[0] == words[1]
