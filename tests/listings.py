@@ -14,6 +14,7 @@ from muster_agent.protocol.wire import InventoryBody
 
 from apps.checkpoints import scans
 from apps.checkpoints.models import InventoryScan
+from apps.core.transitions import transition
 from apps.fleet.models import AgentTask
 from apps.fleet.tasks import tasks_of
 
@@ -106,7 +107,8 @@ def _as_received(body: msgspec.Struct) -> Any:
 
 def start(task: AgentTask) -> None:
     """The agent has taken the task up."""
-    AgentTask.objects.filter(pk=task.pk).update(state=AgentTask.State.RUNNING, started_at=timezone.now())
+    transition(task, old=AgentTask.State.QUEUED, new=AgentTask.State.LEASED)
+    transition(task, old=AgentTask.State.LEASED, new=AgentTask.State.RUNNING, started_at=timezone.now())
     time.sleep(0.002)  # so that what follows is later by any clock
 
 

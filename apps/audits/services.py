@@ -18,6 +18,7 @@ from apps.audits.outcomes import Verdict
 from apps.checkpoints.evidence import add_evidence, clear_damage, mark_damage
 from apps.checkpoints.manifests import load_manifest, store_manifest
 from apps.checkpoints.models import Placement, TrustEvidence
+from apps.checkpoints.scans import handed_out_at
 from apps.core.errors import ApplicationError, Conflict, InvalidInput
 from apps.core.transitions import record, transition
 from apps.core.wakeups import announce
@@ -175,7 +176,7 @@ def _take_result(audit: Audit, task: AgentTask) -> None:
         if audit.mode == Audit.Mode.SEAL:
             _take_seal(audit, tasks.body(task, SealBody))
         else:
-            _take_verification(audit, tasks.body(task, VerifyBody), task.started_at or audit.created_at)
+            _take_verification(audit, tasks.body(task, VerifyBody), handed_out_at(task) or audit.created_at)
     except msgspec.ValidationError as error:
         reason = f"the agent's answer was not understood ({error}); update the agent"
         _finish(audit, Verdict(Audit.Outcome.FAILED, reason))

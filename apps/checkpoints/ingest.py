@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from apps.checkpoints import describe, intake
@@ -262,7 +262,8 @@ def mark_missing(scan: InventoryScan, not_looked_at: Iterable[str], listed_at: d
     prefix = scan.root.rstrip("/") + "/"
     with transaction.atomic():
         hold_tier(scan.tier_id)
-        unseen = Placement.objects.filter(tier=scan.tier, last_seen_at__lt=listed_at).exclude(
+        inside = Q(path=scan.root) | Q(path__startswith=prefix)  # on SQLite without regard to case: checked again below
+        unseen = Placement.objects.filter(inside, tier=scan.tier, last_seen_at__lt=listed_at).exclude(
             listed_status=Placement.Status.MISSING
         )
         gone = [

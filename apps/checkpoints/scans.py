@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from django.db import DataError, IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Max, Q
 from django.utils import timezone
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
@@ -20,6 +20,7 @@ from apps.checkpoints.ingest import ingest, mark_missing
 from apps.checkpoints.intake import Listing, sort_listing
 from apps.checkpoints.models import InventoryScan
 from apps.core.errors import Conflict, InvalidInput
+from apps.core.models import Transition
 from apps.core.transitions import record, transition
 from apps.core.wakeups import announce
 from apps.fleet import selectors as fleet
@@ -164,7 +165,7 @@ def _take_result(scan: InventoryScan, task: AgentTask) -> None:
         _end(scan, InventoryScan.State.FAILED, f"the agent's answer was not understood ({error}); update the agent")
         return
     listing = sort_listing(body, scan.root)
-    listed_at = task.started_at or scan.created_at
+    listed_at = handed_out_at(task) or scan.created_at
     try:
         counts = ingest(scan, listing, listed_at)
         missing = mark_missing(scan, listing.not_looked_at, listed_at)
@@ -184,6 +185,14 @@ def _take_result(scan: InventoryScan, task: AgentTask) -> None:
         findings=[as_json(note) for note in notes[:MAX_PER_PLACEMENT]],
     )
     tasks.forget_result(task)
+
+
+def handed_out_at(task: AgentTask) -> datetime | None:
+    """A moment that surely lies before the work, and close to it: when the last attempt was given to its agent.
+    (`started_at` comes with the first events, which may be as late as the result.)"""
+    handed_out = Transition.objects.filter(owner_kind="agenttask", owner_id=task.pk, new=AgentTask.State.LEASED)
+    at: datetime | None = handed_out.aggregate(at=Max("at"))["at"]
+    return at
 
 
 def _doubts(scan: InventoryScan, listing: Listing, missing: int) -> list[Finding]:

@@ -196,6 +196,15 @@ def test_a_root_that_is_suddenly_empty_is_reported_as_perhaps_unmounted(tier: An
     assert "unmounted" in scan.findings[0]["detail"]
 
 
+def test_paths_that_differ_in_case_only_are_different_places(tier: Any) -> None:
+    scanned(tier, listing(shard_map(10, run="Llama"), shard_map(10, run="llama")))
+    scanned(tier, listing(), root="/ckpt/llama")
+    assert dict(Placement.objects.values_list("path", "status")) == {
+        "/ckpt/Llama/step-10": "complete",
+        "/ckpt/llama/step-10": "missing",
+    }
+
+
 def test_only_what_lies_inside_the_scanned_root_can_go_missing(tier: Any) -> None:
     scanned(tier, listing(shard_map(10), shard_map(10, run="llama-70b-b")))
     scanned(tier, listing(), root="/ckpt/llama-70b")

@@ -108,6 +108,19 @@ def test_a_finished_scan_drops_the_tasks_result_and_is_never_due(tier: Any) -> N
     assert (scan.new_count, scan.state) == (1, "finished")
 
 
+def test_what_was_seen_while_a_listing_was_under_way_is_not_missing_from_it(tier: Any) -> None:
+    slow = request(tier)
+    start(task_of(slow))
+    scanned(tier, listing(shard_map(30), root="/ckpt/llama-70b"), root="/ckpt/llama-70b")
+    task = task_of(slow)
+    AgentTask.objects.filter(pk=task.pk).update(started_at=timezone.now())  # its first events came late
+    answer(task, listing(shard_map(20)))
+    scans.advance(slow.pk)
+    slow.refresh_from_db()
+    assert (slow.new_count, slow.missing_count) == (1, 0)
+    assert set(Placement.objects.values_list("status", flat=True)) == {"complete"}
+
+
 def test_an_unreadable_root_fails_the_scan_and_marks_nothing_missing(tier: Any) -> None:
     scanned(tier, listing(shard_map(10)))
     scan = request(tier)

@@ -1,0 +1,49 @@
+"""The query of a resume point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from muster_agent.decide.model import ResumeRequest
+from muster_agent.protocol.trust import Trust
+
+from apps.checkpoints.serializers import ResumeQuerySerializer
+
+
+def parsed(**query: Any) -> ResumeRequest:
+    serializer = ResumeQuerySerializer(data=query)
+    serializer.is_valid(raise_exception=True)
+    return serializer.resume_request()
+
+
+def test_nothing_asked_means_any_complete_step() -> None:
+    assert parsed() == ResumeRequest(require=Trust.COMPLETE)
+
+
+def test_every_option_of_the_command_line_is_taken() -> None:
+    assert parsed(
+        require="verified", step="1200", max_age="90m", world_size="64", dp="8", tp="4", pp="2", format="dcp"
+    ) == ResumeRequest(
+        require=Trust.VERIFIED, step=1200, max_age_seconds=5400.0, world_size=64, dp=8, tp=4, pp=2, format="dcp"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30", 30.0), ("30s", 30.0), ("1.5h", 5400.0), ("2d", 172800.0), ("10min", 600.0)]
+)
+def test_an_age_has_a_unit_or_is_in_seconds(text: str, seconds: float) -> None:
+    assert parsed(max_age=text).max_age_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"max_age": "soon"}, {"max_age": "-5"}, {"max_age": "5 weeks"}, {"require": "much"}, {"step": "-1"},
+        {"world_size": "0"}, {"newest": "1"},
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_by_name(query: dict[str, str]) -> None:
+    serializer = ResumeQuerySerializer(data=query)
+    assert not serializer.is_valid()
+    assert set(serializer.errors) == set(query)
