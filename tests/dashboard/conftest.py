@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from dashboard.scene import PASSWORD, Scene, build
+from dashboard.scene import Scene, build
 from django.test import Client
+
+
+@pytest.fixture(autouse=True)
+def fast_passwords(settings: Any) -> None:
+    """Five accounts a test would otherwise cost seconds of hashing."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture
@@ -20,7 +27,7 @@ def signed_in(scene: Scene) -> Callable[[str], Client]:
 
     def sign_in(who: str) -> Client:
         client = Client()
-        assert client.login(username=scene.users[who].username, password=PASSWORD)
+        client.force_login(scene.users[who])
         return client
 
     return sign_in

@@ -1,0 +1,286 @@
+"""What buttons do: through the services, for those whose role reaches, with a sentence when it is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from dashboard.scene import Scene
+from django.contrib.messages import get_messages
+from django.http import HttpResponse
+from django.test import Client
+
+from apps.accounts.models import ActivityEntry
+from apps.alerts.models import Alert
+from apps.audits.models import Audit
+from apps.checkpoints.models import InventoryScan
+from apps.drills.models import Drill, DrillPlan
+from apps.fleet.models import Agent, JoinToken
+
+SignIn = Callable[[str], Client]
+
+
+def told(answer: HttpResponse) -> str:
+    """The messages that the next page will show."""
+    return " ".join(str(message) for message in get_messages(answer.wsgi_request))  # type: ignore[attr-defined]
+
+
+def actions_of(scene: Scene) -> dict[str, tuple[str, dict[str, str]]]:
+    """Every POST route with a body that would do something."""
+    return {
+        "objectives": (f"/runs/{scene.llama.pk}/objectives/", {"rto_objective_seconds": "75"}),
+        "audit": (f"/checkpoints/{scene.good.checkpoint_id}/audit/", {"placement": scene.good.pk, "mode": "seal"}),
+        "drill": ("/drills/start/", {"run": scene.llama.pk, "kind": "reload", "choice": "latest"}),
+        "drill-cancel": (f"/drills/{scene.running.pk}/cancel/", {}),
+        "plan-create": (
+            "/plans/new/",
+            {"run": scene.llama.pk, "name": "weekly", "kind": "reload", "time_zone": "UTC", "missed": "skip"},
+        ),
+        "plan-start": (f"/plans/{scene.plan.pk}/start/", {}),
+        "plan-delete": (f"/plans/{scene.plan.pk}/delete/", {}),
+        "scan": (f"/tiers/{scene.nvme.pk}/scan/", {}),
+        "audit-cancel": (f"/audits/{scene.running_audit.pk}/cancel/", {}),
+        "acknowledge": (f"/alerts/{scene.alert.pk}/acknowledge/", {}),
+        "agent": (f"/nodes/{scene.nodes[4].pk}/agent/approve/", {}),
+        "join-token": (f"/clusters/{scene.east.pk}/join-token/", {"max_uses": "1", "hours": "1"}),
+        "join-token-revoke": (f"/join-tokens/{JoinToken.objects.get().pk}/revoke/", {}),
+        "disruption": (f"/clusters/{scene.east.pk}/disruption/", {"allow": "no"}),
+    }
+
+
+ADMIN_ONLY = {"agent", "join-token", "join-token-revoke", "disruption"}
+
+
+def test_a_viewer_is_refused_every_action_and_nothing_changes(scene: Scene, signed_in: SignIn) -> None:
+    client, before = signed_in("viewer"), ActivityEntry.objects.count()
+    for name, (url, body) in actions_of(scene).items():
+        answer = client.post(url, body)
+        assert answer.status_code == 403, name
+        assert b"needs the role" in answer.content, name
+    assert ActivityEntry.objects.count() == before
+
+
+def test_an_operator_is_refused_what_only_admins_may(scene: Scene, signed_in: SignIn) -> None:
+    client = signed_in("operator")
+    for name in ADMIN_ONLY:
+        url, body = actions_of(scene)[name]
+        assert client.post(url, body).status_code == 403, name
+
+
+def test_a_stranger_finds_nothing_to_act_on(scene: Scene, signed_in: SignIn) -> None:
+    client, before = signed_in("stranger"), ActivityEntry.objects.count()
+    for name, (url, body) in actions_of(scene).items():
+        assert client.post(url, body).status_code in (404, 422), name
+    assert ActivityEntry.objects.count() == before
+
+
+def test_a_visitor_is_asked_to_sign_in_first(scene: Scene) -> None:
+    for name, (url, body) in actions_of(scene).items():
+        answer = Client().post(url, body)
+        assert answer.status_code == 302 and answer["Location"].startswith("/sign-in/"), name
+
+
+def test_every_action_refuses_a_form_without_its_token(scene: Scene) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(scene.users["admin"])
+    for name, (url, body) in actions_of(scene).items():
+        assert client.post(url, body).status_code == 403, name
+
+
+def test_actions_that_are_no_pages_answer_a_get_with_405(scene: Scene, signed_in: SignIn) -> None:
+    client = signed_in("admin")
+    for name in ("objectives", "audit", "plan-start", "scan", "audit-cancel", "acknowledge", "agent", "disruption"):
+        assert client.get(actions_of(scene)[name][0]).status_code == 405, name
+
+
+def test_an_operator_starts_a_drill_and_lands_on_its_page(scene: Scene, signed_in: SignIn) -> None:
+    url, body = actions_of(scene)["drill"]
+    answer = signed_in("operator").post(url, {**body, "evict": "on", "max_mb_per_second": "500"})
+    drill = Drill.objects.get(state="scheduled")
+    assert answer["Location"] == f"/drills/{drill.pk}/"
+    assert (drill.kind, drill.choice, drill.evict, drill.max_bytes_per_second) == (
+        "reload",
+        "latest",
+        True,
+        500_000_000,
+    )
+    assert drill.requested_by == "olga"
+
+
+def test_a_bad_field_is_named_beside_the_field_and_starts_nothing(scene: Scene, signed_in: SignIn) -> None:
+    before = Drill.objects.count()
+    answer = signed_in("operator").post(
+        "/drills/start/", {"run": scene.llama.pk, "kind": "herd", "choice": "latest", "ladder": "4, 2"}
+    )
+    assert answer.status_code == 422
+    assert b"ascending" in answer.content
+    answer = signed_in("operator").post("/drills/start/", {"run": scene.llama.pk, "kind": "reload", "choice": "named"})
+    assert answer.status_code == 422 and b"Name the checkpoint" in answer.content
+    assert Drill.objects.count() == before
+
+
+def test_a_failover_is_previewed_before_it_ends_anything(scene: Scene, signed_in: SignIn) -> None:
+    client, before = signed_in("operator"), Drill.objects.count()
+    body = {"run": scene.llama.pk, "kind": "failover", "signal_name": "SIGTERM"}
+    preview = client.post("/drills/start/", body)
+    html = preview.content.decode()
+    assert preview.status_code == 200 and Drill.objects.count() == before
+    assert "launch-2" in html and "gpu-01" in html and "SIGTERM" in html and "12,480" in html
+    confirmed = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', html))
+    confirmed.pop("csrfmiddlewaretoken", None)
+    assert confirmed["confirmed"] == "yes"
+    client.post("/drills/start/", confirmed)
+    drill = Drill.objects.get(state="scheduled")
+    assert (drill.kind, drill.signal_name) == ("failover", "SIGTERM")
+
+
+def test_a_failover_is_refused_where_the_cluster_does_not_allow_disruption(scene: Scene, signed_in: SignIn) -> None:
+    before = Drill.objects.count()
+    body = {"run": scene.sft.pk, "kind": "failover", "confirmed": "yes"}
+    answer = signed_in("operator").post("/drills/start/", body)
+    assert answer.status_code == 403
+    assert b"an admin can allow them" in answer.content
+    assert Drill.objects.count() == before
+
+
+def test_cancelling_asks_first_and_then_stops_the_drill(scene: Scene, signed_in: SignIn) -> None:
+    client = signed_in("operator")
+    url = f"/drills/{scene.running.pk}/cancel/"
+    assert b"Cancel Reload of step 12,400 on nvme?" in client.get(url).content
+    scene.running.refresh_from_db()
+    assert scene.running.cancel_requested_at is None
+    client.post(url)
+    scene.running.refresh_from_db()
+    assert scene.running.cancel_requested_at is not None
+
+
+def test_cancelling_a_finished_drill_says_that_there_is_nothing_to_cancel(scene: Scene, signed_in: SignIn) -> None:
+    answer = signed_in("operator").post(f"/drills/{scene.failed.pk}/cancel/")
+    assert answer.status_code == 302
+    assert "already finished" in told(answer)
+
+
+def test_a_verify_before_any_seal_is_refused_with_what_to_do(scene: Scene, signed_in: SignIn) -> None:
+    before = Audit.objects.count()
+    answer = signed_in("operator").post(
+        f"/checkpoints/{scene.damaged.checkpoint_id}/audit/", {"placement": scene.damaged.pk, "mode": "verify"}
+    )
+    assert answer.status_code == 302 and "seal" in told(answer).lower()
+    assert Audit.objects.count() == before
+
+
+def test_an_audit_of_a_copy_of_another_checkpoint_is_refused(scene: Scene, signed_in: SignIn) -> None:
+    before = Audit.objects.count()
+    answer = signed_in("operator").post(
+        f"/checkpoints/{scene.good.checkpoint_id}/audit/", {"placement": scene.damaged.pk, "mode": "seal"}
+    )
+    assert "Choose one of this checkpoint's copies" in told(answer)
+    assert Audit.objects.count() == before
+
+
+def test_a_scan_goes_to_an_agent_that_reaches_the_tier(scene: Scene, signed_in: SignIn) -> None:
+    answer = signed_in("operator").post(f"/tiers/{scene.nas.pk}/scan/")
+    scan = InventoryScan.objects.get(state="queued")
+    assert answer["Location"] == "/tiers/" and scan.root == scene.nas.uri
+    assert scan.agent.node.name in told(answer)
+
+
+def test_a_plan_shows_its_next_five_times_and_keeps_what_was_saved(scene: Scene, signed_in: SignIn) -> None:
+    client = signed_in("operator")
+    body = {
+        "run": scene.llama.pk,
+        "name": "every hour",
+        "cron": "0 * * * *",
+        "time_zone": "Europe/Berlin",
+        "missed": "run_once",
+        "enabled": "on",
+        "kind": "herd",
+        "choice": "latest_verified",
+        "ladder": "1 2 4",
+    }
+    answer = client.post("/plans/new/", body)
+    plan = DrillPlan.objects.get(name="every hour")
+    assert answer["Location"] == f"/plans/{plan.pk}/" and "fires next" in told(answer)
+    assert plan.ladder == [1, 2, 4] and plan.next_at is not None
+    html = client.get(f"/plans/{plan.pk}/").content.decode()
+    assert len(re.findall(r"<li><time[^>]*>\w{3} \d{4}-\d\d-\d\d \d\d:00 UTC</time></li>", html)) == 5
+    client.post(f"/plans/{plan.pk}/", {**body, "name": "every second hour", "cron": "0 */2 * * *", "enabled": ""})
+    plan.refresh_from_db()
+    assert (plan.name, plan.enabled, plan.next_at) == ("every second hour", False, None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("cron", "every night", "five fields"),
+        ("cron", "99 * * * *", "is not a schedule"),
+        ("time_zone", "Mars/Olympus", "no time zone"),
+        ("name", "nightly herd", "already has a plan named"),
+    ],
+)
+def test_a_plan_with_a_bad_field_is_refused_beside_the_field(
+    scene: Scene, signed_in: SignIn, field: str, value: str, sentence: str
+) -> None:
+    body = {"run": scene.llama.pk, "name": "new", "kind": "reload", "time_zone": "UTC", "missed": "skip", field: value}
+    answer = signed_in("operator").post("/plans/new/", body)
+    assert answer.status_code == 422
+    assert sentence in answer.content.decode()
+    assert DrillPlan.objects.count() == 1
+
+
+def test_deleting_a_plan_keeps_its_drills(scene: Scene, signed_in: SignIn) -> None:
+    before = Drill.objects.count()
+    signed_in("operator").post(f"/plans/{scene.plan.pk}/delete/")
+    assert not DrillPlan.objects.exists() and Drill.objects.count() == before
+
+
+def test_objectives_are_saved_and_a_bad_one_is_refused_with_a_sentence(scene: Scene, signed_in: SignIn) -> None:
+    client, url = signed_in("operator"), f"/runs/{scene.llama.pk}/objectives/"
+    client.post(url, {"rto_objective_seconds": "75.5", "rpo_objective_seconds": "", "gpu_count": "64"})
+    scene.llama.refresh_from_db()
+    assert (scene.llama.rto_objective_seconds, scene.llama.rpo_objective_seconds) == (75.5, None)
+    answer = client.post(url, {"rto_objective_seconds": "-3"})
+    assert "rto_objective_seconds" in told(answer)
+    scene.llama.refresh_from_db()
+    assert scene.llama.rto_objective_seconds == 75.5
+
+
+def test_acknowledging_returns_to_the_filtered_list_and_never_to_another_host(scene: Scene, signed_in: SignIn) -> None:
+    client, url = signed_in("operator"), f"/alerts/{scene.alert.pk}/acknowledge/"
+    answer = client.post(url, {"next": "/alerts/?state=open"})
+    assert answer["Location"] == "/alerts/?state=open"
+    scene.alert.refresh_from_db()
+    assert (scene.alert.state, scene.alert.acknowledged_by) == (Alert.State.ACKNOWLEDGED, "olga")
+    assert client.post(url, {"next": "https://evil.example/"})["Location"] == "/alerts/"
+
+
+def test_a_join_token_is_shown_once_with_the_exact_command(scene: Scene, signed_in: SignIn) -> None:
+    client, url = signed_in("admin"), f"/clusters/{scene.east.pk}/join-token/"
+    answer = client.post(url, {"max_uses": "1", "hours": "2", "cidr": "10.0.0.0/8"})
+    html = answer.content.decode()
+    command = re.search(r'<code id="join-command">(.*?)</code>', html)
+    assert command is not None
+    assert re.fullmatch(r"muster agent join --server http://testserver --token mjt_\S+", command.group(1))
+    assert answer["Cache-Control"] == "no-store"
+    assert command.group(1).split()[-1] not in client.get(url).content.decode()
+    refused = client.post(url, {"max_uses": "1", "hours": "2", "cidr": "everywhere"})
+    assert refused.status_code == 422 and b"is no network" in refused.content
+
+
+def test_an_admin_approves_drains_and_revokes_an_agent(scene: Scene, signed_in: SignIn) -> None:
+    client, node = signed_in("admin"), scene.nodes[4]
+    for verb, state in (("approve", Agent.State.ONLINE), ("revoke", Agent.State.REVOKED)):
+        client.post(f"/nodes/{node.pk}/agent/{verb}/")
+        assert Agent.objects.get(node=node).state == state
+    client.post(f"/nodes/{scene.nodes[0].pk}/agent/drain/")
+    assert Agent.objects.get(node=scene.nodes[0]).drain_requested_at is not None
+    assert client.post(f"/nodes/{node.pk}/agent/dance/").status_code == 404
+
+
+def test_disruption_is_allowed_and_forbidden_by_an_admin(scene: Scene, signed_in: SignIn) -> None:
+    client = signed_in("admin")
+    for allow, expected in (("no", False), ("yes", True)):
+        client.post(f"/clusters/{scene.east.pk}/disruption/", {"allow": allow})
+        scene.east.refresh_from_db()
+        assert scene.east.allows_disruption is expected
