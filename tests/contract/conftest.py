@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def live_server_url(server: LiveServer) -> str:
 
 @pytest.fixture
 def alone_server(tmp_path: Path) -> Iterator[LiveServer]:
-    running = LiveServer(tmp_path)
+    running = LiveServer(tmp_path, MUSTER_CONTRACT_LEASE_SECONDS="30")  # longer than a restart takes
     yield running
     running.stop()
 
@@ -44,8 +45,8 @@ def alone_server(tmp_path: Path) -> Iterator[LiveServer]:
 def make_agent(server: LiveServer, tmp_path: Path) -> Iterator[Callable[..., LiveAgent]]:
     made: list[LiveAgent] = []
 
-    def make(name: str, *, on: LiveServer = server, roots: list[Path] | None = None, token: str = "") -> LiveAgent:
-        agent = LiveAgent(on, tmp_path, name=name, roots=roots or [tmp_path], token=token)
+    def make(name: str, *, on: LiveServer = server, roots: list[Path] | None = None, **options: Any) -> LiveAgent:
+        agent = LiveAgent(on, tmp_path, name=name, roots=roots or [tmp_path], **options)
         made.append(agent)
         return agent
 

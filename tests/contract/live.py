@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,8 +38,9 @@ class LiveServer:
     `call("create_task", agent_id, "inventory", {...})` runs a function of server_side.py in the server's database.
     """
 
-    def __init__(self, folder: Path, settings: str = "tests.contract.live_settings") -> None:
+    def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder
+        self._calls = threading.Lock()
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
@@ -46,8 +48,9 @@ class LiveServer:
         self.environment = {
             **os.environ,
             "DATABASE_URL": f"sqlite:///{folder / 'live.sqlite3'}",
-            "DJANGO_SETTINGS_MODULE": settings,
+            "DJANGO_SETTINGS_MODULE": "tests.contract.live_settings",
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+            **environment,
         }
         self._side = subprocess.Popen(
             [sys.executable, "-m", "tests.contract.server_side"],
@@ -84,11 +87,13 @@ class LiveServer:
         return True
 
     def call(self, function: str, *args: Any, **kwargs: Any) -> Any:
+        """A function of server_side.py; any thread may call."""
         assert self._side.stdin is not None
         assert self._side.stdout is not None
-        self._side.stdin.write(json.dumps({"function": function, "args": args, "kwargs": kwargs}) + "\n")
-        self._side.stdin.flush()
-        answer = json.loads(self._side.stdout.readline())
+        with self._calls:
+            self._side.stdin.write(json.dumps({"function": function, "args": args, "kwargs": kwargs}) + "\n")
+            self._side.stdin.flush()
+            answer = json.loads(self._side.stdout.readline())
         if "error" in answer:
             raise RuntimeError(answer["error"])
         return answer["value"]
@@ -104,10 +109,31 @@ class LiveServer:
             process.wait(10)
 
 
+def done(server: LiveServer, task_id: str, seconds: float = 20) -> dict[str, Any]:
+    """The task once it has ended."""
+
+    def finished() -> dict[str, Any] | None:
+        found: dict[str, Any] = server.call("task", task_id)
+        return found if found["state"] in ("done", "lost") else None
+
+    found: dict[str, Any] = wait_until(finished, seconds, f"task {task_id} ends")
+    return found
+
+
 class LiveAgent:
     """`muster agent join` and `run` as processes, with a state folder of its own."""
 
-    def __init__(self, server: LiveServer, folder: Path, *, name: str, roots: list[Path], token: str = "") -> None:
+    def __init__(
+        self,
+        server: LiveServer,
+        folder: Path,
+        *,
+        name: str,
+        roots: list[Path],
+        token: str = "",
+        url: str = "",
+        options: tuple[str, ...] = (),
+    ) -> None:
         self.server = server
         self.name = name
         self.state = folder / f"agent-{name}"
@@ -117,7 +143,7 @@ class LiveAgent:
             token = server.call("join_token", server.call("cluster", "contract"))
         self.environment = {**os.environ, "MUSTER_JOIN_TOKEN": token, "MUSTER_HOOK_DIR": str(self.hooks)}
         root_options = [word for root in roots for word in ("--root", str(root))]
-        joined = self.muster("join", "--server", server.url, "--name", name, *root_options)
+        joined = self.muster("join", "--server", url or server.url, "--name", name, *root_options, *options)
         self.id: str = json.loads(joined)["agent_id"]
         self.process: subprocess.Popen[bytes] | None = None
 

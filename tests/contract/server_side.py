@@ -30,6 +30,7 @@ from muster_agent.protocol import wire
 from apps.accounts import services as accounts
 from apps.accounts.models import Role, User
 from apps.core.models import Transition
+from apps.core.wakeups import announce
 from apps.fleet import barrier, services, tasks, upkeep
 from apps.fleet.models import Agent, AgentEvent, AgentTask, Cluster, JoinToken, TaskGroup
 
@@ -90,6 +91,7 @@ def create_raw_task(agent_id: str, kind: str, params: dict[str, Any]) -> str:
     row = AgentTask.objects.create(
         agent_id=agent_id, kind=kind, params=params, owner_kind="scan", owner_id="none", created_at=timezone.now()
     )
+    announce(f"agent:{agent_id}")
     return row.pk
 
 

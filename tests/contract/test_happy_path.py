@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from live import LiveAgent, LiveServer, wait_until
+from checkpoint_files import write_checkpoint
+from live import LiveAgent, LiveServer, done
 
 MakeAgent = Callable[..., LiveAgent]
-
-
-def write_checkpoint(folder: Path, step: int = 10, *, ranks: int = 2, shard_bytes: int = 1024) -> Path:
-    """A rank-sharded safetensors checkpoint with model and optimizer state."""
-    checkpoint = folder / f"step-{step}"
-    checkpoint.mkdir(parents=True)
-    for rank in range(ranks):
-        half = shard_bytes // 2
-        header = json.dumps(
-            {
-                name: {"dtype": "U8", "shape": [half], "data_offsets": [at, at + half]}
-                for name, at in ((f"model.w{rank}", 0), (f"optimizer.m{rank}", half))
-            }
-        ).encode()
-        header += b" " * (-len(header) % 8)
-        body = struct.pack("<Q", len(header)) + header + bytes(range(256)) * (shard_bytes // 256)
-        (checkpoint / f"rank-{rank:05d}-of-{ranks:05d}.safetensors").write_bytes(body)
-    sizes = {path.name: path.stat().st_size for path in checkpoint.iterdir()}
-    marker = {"format": "muster-ranked-safetensors", "step": step, "world_size": ranks, "files": sizes}
-    (checkpoint / "checkpoint.json").write_text(json.dumps(marker))
-    an_hour_ago = time.time() - 3600  # no longer being written
-    for path in (*checkpoint.iterdir(), checkpoint):
-        os.utime(path, (an_hour_ago, an_hour_ago))
-    return checkpoint
-
-
-def done(server: LiveServer, task_id: str, seconds: float = 20) -> dict:
-    def finished() -> dict | None:
-        found = server.call("task", task_id)
-        return found if found["state"] in ("done", "lost") else None
-
-    return wait_until(finished, seconds, f"task {task_id} ends")
 
 
 def test_an_agent_joins_inventories_seals_verifies_and_reloads(

@@ -7,6 +7,7 @@ import os
 import platform
 import secrets
 import signal
+import sqlite3
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -207,6 +208,9 @@ def run(verbose: bool, state_dir: str | None) -> None:
         raise CommandFailed(str(error), hint="one agent per --state-dir", code=ExitCode.CONFLICT) from error
     except (ConfigError, OSError) as error:
         raise CommandFailed(str(error)) from error
+    except sqlite3.Error as error:
+        hint = "free some space on its disk, or move the file away: what it held is then not delivered"
+        raise CommandFailed(f"the spool {state.spool} cannot be opened: {error}", hint=hint) from error
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: running.shut_down())
     try:

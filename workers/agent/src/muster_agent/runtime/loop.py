@@ -279,7 +279,7 @@ class Agent:
             self.spool.put_result(holding.attempt, result)
 
     def _hand_back(self, holding: Holding, reason: str) -> None:
-        """A result would end the task; it shall be run again. If the server cannot be told, the lease's end tells it."""
+        """A result would end the task; it shall be run again. If the server cannot be told, the lease's end tells."""
         self.spool.forget_events(holding.attempt)  # they would renew the lease
         try:
             self.client.release(holding.order.task_id, holding.order.attempt, reason)
