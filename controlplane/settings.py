@@ -154,6 +154,10 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
+    "ENUM_NAME_OVERRIDES": {
+        "TierKindEnum": "apps.storage.models.StorageTier.Kind",
+        "DrillKindEnum": "apps.drills.models.DrillKind",
+    },
 }
 
 # -- Celery: messages only wake; rows are the truth --------------------------------------------------------------------
