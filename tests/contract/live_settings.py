@@ -6,8 +6,6 @@ import os
 
 from controlplane.settings import *  # noqa: F403
 
-ROOT_URLCONF = os.environ.get("MUSTER_CONTRACT_URLCONF", "controlplane.urls")
-
 TASK_ACK_SECONDS = 2
 TASK_LEASE_SECONDS = int(os.environ.get("MUSTER_CONTRACT_LEASE_SECONDS", "3"))
 TASK_GRACE_SECONDS = 1
