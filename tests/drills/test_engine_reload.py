@@ -76,6 +76,7 @@ def test_each_node_gets_only_its_part_of_the_manifest_and_that_part_is_sound(yar
         assert any(f"rank-{rank:05d}" in path for path in params.shards)
         assert why_invalid(params.manifest) is None
         assert params.evict
+        assert not task.idempotent  # a lost client is not measured again, alone and after the others
 
 
 def test_the_tasks_meet_at_one_barrier_of_all_agents(yard: Yard) -> None:

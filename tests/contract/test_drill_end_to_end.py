@@ -1,0 +1,127 @@
+"""Drills over the whole stack: web process, broker, Celery worker with beat, four real agents; only REST calls.
+
+One stack serves all tests of this file, in order; the last one kills an agent.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+from checkpoint_files import write_checkpoint
+from live import REPOSITORY, LiveAgent, LiveServer, wait_until
+from servers.valkey import Valkey
+
+SHARD_BYTES = 4 * 1024 * 1024
+
+
+class Stack:
+    """A control plane with its own broker and worker; `get` and `post` speak REST as an admin."""
+
+    def __init__(self, folder: Path) -> None:
+        self.agents: list[LiveAgent] = []
+        self.valkey = Valkey()
+        self.server = LiveServer(folder, REDIS_URL=self.valkey.url, MUSTER_CONTRACT_LEASE_SECONDS="8")
+        self.log_path = folder / "worker.log"
+        command = [sys.executable, "-m", "celery", "-A", "controlplane", "worker", "--beat", "--pool", "threads"]
+        queues = ["-Q", "control,scan,move,notify", "-c", "4", "-s", str(folder / "beat"), "-l", "WARNING"]
+        with open(self.log_path, "ab") as log:
+            self.worker = subprocess.Popen(
+                [*command, *queues], env=self.server.environment, cwd=REPOSITORY, stdout=log, stderr=log
+            )
+        self._headers = {"Authorization": f"Bearer {self.server.call('api_token', 'ada', 'admin')}"}
+
+    def get(self, path: str) -> Any:
+        return self._call("GET", path, None)
+
+    def post(self, path: str, **body: Any) -> Any:
+        return self._call("POST", path, body)
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        url = f"{self.server.url}/api/v1/{path}"
+        reply = urllib3.request(method, url, headers=self._headers, json=body, timeout=20.0)
+        assert reply.status < 300, reply.data.decode()
+        return json.loads(reply.data)
+
+    def finished(self, path: str, seconds: float = 40) -> Any:
+        def look() -> Any:
+            found = self.get(path)
+            return found if found["state"] == "finished" else None
+
+        return wait_until(look, seconds, f"{path} finishes; worker: {self.log_path.read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        for agent in self.agents:
+            agent.stop()
+        self.worker.terminate()
+        self.worker.wait(20)
+        self.server.stop()
+        self.valkey.stop()
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Four agents, a tier, and one checkpoint that was scanned, sealed and verified."""
+    folder = tmp_path_factory.mktemp("stack")
+    running = Stack(folder)
+    write_checkpoint(folder / "tier" / "run-1", 10, ranks=4, shard_bytes=SHARD_BYTES)
+    names = [f"gpu-{number}" for number in range(1, 5)]
+    running.agents = [LiveAgent(running.server, folder, name=name, roots=[folder / "tier"]).start() for name in names]
+    tier = running.post("tiers/", cluster="contract", name="nvme", kind="local_nvme", uri=str(folder / "tier"))
+    running.finished(f"scans/{running.post('scans', tier=tier['id'])['id']}/")
+    [placement] = running.get("placements/")["items"]
+    for mode in ("seal", "verify"):
+        audit = running.finished(f"audits/{running.post('audits', placement=placement['id'], mode=mode)['id']}/")
+        assert audit["outcome"] == "passed", audit
+    yield running
+    running.stop()
+
+
+def test_a_reload_and_a_herd_drill_pass_and_answer_the_resume_point(stack: Stack) -> None:
+    asked_at = time.time()
+    reload = stack.finished(f"drills/{stack.post('drills', run='run-1', kind='reload')['id']}")
+    assert (reload["outcome"], reload["verified"]) == ("passed", True), reload["reason"]
+    assert reload["total_bytes"] >= 4 * SHARD_BYTES
+    measured = [seconds for seconds in reload["phases"].values() if seconds is not None]
+    assert sum(measured) + reload["unattributed_seconds"] == pytest.approx(reload["seconds"])
+    ranks = stack.get(f"drills/{reload['id']}/ranks")["items"]
+    assert [(row["ranks"], row["node_name"]) for row in ranks] == [([n], f"gpu-{n + 1}") for n in range(4)]
+    starts = [datetime.fromisoformat(row["started_at"]).timestamp() for row in ranks]
+    print(f"from POST to all four reading: {max(starts) - asked_at:.2f} s; skew {reload['start_skew_seconds']:.3f} s")
+    assert max(starts) - asked_at <= 4.0  # the goal is 2 s on an idle machine; a busy suite may double it
+
+    herd = stack.finished(f"drills/{stack.post('drills', run='run-1', kind='herd')['id']}")
+    assert herd["outcome"] == "passed", herd["reason"]
+    assert [rung["client_count"] for rung in herd["rungs"]] == [1, 2, 4]
+
+    point = stack.get("runs/run-1/resume-point")
+    assert (point["outcome"], point["step"], point["trust"]) == ("found", 10, "reloaded")
+    assert point["predicted_seconds"] > 0
+
+
+def test_a_running_drill_is_cancelled_within_ten_seconds(stack: Stack) -> None:
+    drill = stack.post("drills", run="run-1", kind="reload", max_bytes_per_second=1_000_000)
+    wait_until(lambda: stack.get(f"drills/{drill['id']}")["state"] == "running", 10, "the drill runs")
+    time.sleep(1.0)
+    asked_at = time.monotonic()
+    stack.post(f"drills/{drill['id']}/cancel")
+    assert stack.finished(f"drills/{drill['id']}")["outcome"] == "cancelled"
+    assert time.monotonic() - asked_at <= 10
+
+
+def test_an_agent_that_is_killed_in_the_middle_is_named(stack: Stack) -> None:
+    drill = stack.post("drills", run="run-1", kind="reload", max_bytes_per_second=1_000_000, node_count=4)
+    wait_until(lambda: stack.get(f"drills/{drill['id']}")["state"] == "running", 10, "the drill runs")
+    time.sleep(1.0)
+    stack.agents[2].kill()
+    ended = stack.finished(f"drills/{drill['id']}", 100)
+    assert ended["outcome"] == "lost"
+    assert ended["reason"].startswith("gpu-3 (rank 2) was lost")
