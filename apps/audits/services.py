@@ -55,11 +55,7 @@ def request_audit(
         created_at=now,
         next_attempt_at=now + LOOK_AGAIN,
     )
-    try:
-        with transaction.atomic():
-            audit.save(force_insert=True)
-    except IntegrityError as error:
-        raise Conflict(f"A {mode} of this placement is running already; wait for it, or cancel it.") from error
+    _insert(audit)
     kind, params = _order(audit)
     tasks.create_task(agent=agent, kind=kind, params=params, owner_kind=OWNER_KIND, owner_id=audit.pk)
     record("audit", audit.pk, old="", new=audit.state, actor=actor)
@@ -71,6 +67,14 @@ def request_audit(
         detail={"placement": placement.pk, "path": placement.path},
     )
     return audit
+
+
+def _insert(audit: Audit) -> None:
+    try:
+        with transaction.atomic():
+            audit.save(force_insert=True)
+    except IntegrityError as error:
+        raise Conflict(f"A {audit.mode} of this placement is running already; wait for it, or cancel it.") from error
 
 
 def _check(placement: Placement, mode: str, sample_ratio: float, seed: int | None) -> None:

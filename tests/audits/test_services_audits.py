@@ -15,18 +15,18 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from listings import answer, finding, listing, manifest_of, scanned, shard_map, start
 from muster_agent.decide.model import ResumeRequest
-from muster_agent.formats.detect import inventory
+from muster_agent.jobs.inventory import run_inventory
 from muster_agent.jobs.seal import seal
 from muster_agent.jobs.verify import verify
 from muster_agent.manifest.model import manifest_id
-from muster_agent.protocol.wire import InventoryBody, SealBody, VerifyBody, VerifyParams
+from muster_agent.protocol.wire import InventoryParams, SealBody, VerifyBody, VerifyParams
 
 from apps.accounts.models import ActivityEntry
 from apps.audits import services
 from apps.audits.models import Audit
 from apps.checkpoints import resume
 from apps.checkpoints.manifests import load_manifest, store_manifest
-from apps.checkpoints.models import Finding, Placement, TrustEvidence
+from apps.checkpoints.models import Finding, Placement, TrainingRun, TrustEvidence
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.models import Transition
 from apps.fleet.models import Agent, AgentTask
@@ -54,17 +54,16 @@ def disk(run_folder: Path) -> Any:
 
 
 def scan(disk: Any) -> None:
-    found = inventory(disk.uri)
-    scanned(disk, InventoryBody(root=disk.uri, checkpoints=found.checkpoints, findings=found.findings))
+    scanned(disk, run_inventory(InventoryParams(root=disk.uri)))
 
 
-def work(audit: Audit) -> Audit:
+def work(audit: Audit, *, write_beside: bool = False) -> Audit:
     """Do as an agent does: take the task's parameters, run the real job, report its answer."""
     task = tasks_of("audit", audit.pk).get()
     start(task)
     services.advance(audit.pk)
     if audit.mode == Audit.Mode.SEAL:
-        body: Any = seal(task.params["path"], write_beside=False)
+        body: Any = seal(task.params["path"], write_beside=write_beside)
     else:
         params = msgspec.convert(task.params, VerifyParams)
         body = verify(params.path, params.manifest, sample_ratio=params.sample_ratio, seed=params.seed)
@@ -159,6 +158,18 @@ def test_a_restored_shard_that_verifies_lifts_the_damage(disk: Any, run_folder: 
     copy = copy_of(20)
     assert (copy.status, copy.trust, copy.damaged_at) == ("complete", "verified", None)
     assert Finding.objects.get(code="digest_mismatch").resolved_at is not None
+
+
+def test_a_lost_database_is_rebuilt_by_a_scan(disk: Any) -> None:
+    scan(disk)
+    work(ask(copy_of(20), "seal"), write_beside=True)
+    before = copy_of(20)
+    TrainingRun.objects.all().delete()
+    assert not Placement.objects.exists() and not TrustEvidence.objects.exists()
+    scan(disk)
+    after = copy_of(20)
+    assert (after.trust, after.manifest_id, after.fingerprint) == ("sealed", before.manifest_id, before.fingerprint)
+    assert work(ask(copy_of(20), "verify")).outcome == "passed"
 
 
 def test_a_sample_that_agrees_is_not_called_verified(disk: Any) -> None:
