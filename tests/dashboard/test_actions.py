@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
+from html import unescape
 
 import pytest
 from dashboard.scene import Scene
 from django.contrib.messages import get_messages
 from django.http import HttpResponse
 from django.test import Client
+from muster_agent.cli.agent import join
 
 from apps.accounts.models import ActivityEntry
 from apps.alerts.models import Alert
@@ -261,9 +264,17 @@ def test_a_join_token_is_shown_once_with_the_exact_command(scene: Scene, signed_
     html = answer.content.decode()
     command = re.search(r'<code id="join-command">(.*?)</code>', html)
     assert command is not None
-    assert re.fullmatch(r"muster agent join --server http://testserver --token mjt_\S+", command.group(1))
+    words = shlex.split(unescape(command.group(1)))
+    secret = words[0].removeprefix("MUSTER_JOIN_TOKEN=")
+    assert (
+        secret.startswith("mjt_")
+        and words[1:4] == ["muster", "agent", "join"]
+        and words[-4:] == ["&&", "muster", "agent", "run"]
+    )
+    parsed = join.make_context("join", words[4:-4]).params
+    assert parsed["server"] == "http://testserver" and parsed["roots"] == (scene.nvme.uri, scene.nas.uri)
     assert answer["Cache-Control"] == "no-store"
-    assert command.group(1).split()[-1] not in client.get(url).content.decode()
+    assert secret not in client.get(url).content.decode()
     refused = client.post(url, {"max_uses": "1", "hours": "2", "cidr": "everywhere"})
     assert refused.status_code == 422 and b"is no network" in refused.content
 

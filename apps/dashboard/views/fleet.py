@@ -20,7 +20,10 @@ from apps.dashboard.forms import JoinTokenForm
 from apps.fleet import services
 from apps.fleet.access import scoped
 from apps.fleet.models import Agent, AgentTask, Cluster, JoinToken, Node
+from apps.storage.paths import is_posix
+from apps.storage.selectors import tiers_of
 
+PLACEHOLDER_ROOT = "/path/to/checkpoints"
 ACTIONS = {
     "approve": (services.approve_agent, "may take work now"),
     "drain": (services.drain_agent, "takes no new work"),
@@ -97,7 +100,7 @@ def join_token(request: HttpRequest, cluster_id: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         try:
             token, secret = services.create_join_token(cluster=cluster, actor=actor, **form.cleaned_data)
-            context |= {"token": token, "command": join_command(request, secret)}
+            context |= {"token": token, "command": join_command(request, cluster, secret)}
         except InvalidInput as error:
             name = (error.pointer or "").strip("/")
             form.add_error(name if name in form.fields else None, error.detail)
@@ -107,9 +110,13 @@ def join_token(request: HttpRequest, cluster_id: str) -> HttpResponse:
     return response
 
 
-def join_command(request: HttpRequest, secret: str) -> str:
+def join_command(request: HttpRequest, cluster: Cluster, secret: str) -> str:
+    """What to run on the node. The token goes by the environment, so that no process list shows it."""
+    places = [tier.uri for tier in tiers_of(cluster) if is_posix(tier.uri)] or [PLACEHOLDER_ROOT]
+    roots = " ".join(f"--root {shlex.quote(place)}" for place in places)
     server = request.build_absolute_uri("/").rstrip("/")
-    return f"muster agent join --server {shlex.quote(server)} --token {shlex.quote(secret)}"
+    joining = f"MUSTER_JOIN_TOKEN={shlex.quote(secret)} muster agent join --server {shlex.quote(server)} {roots}"
+    return f"{joining} && muster agent run"
 
 
 @pages.action

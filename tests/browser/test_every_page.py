@@ -1,0 +1,110 @@
+"""Every page in a real browser: nothing blocked or broken, charts drawn, accessible, and no window too narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
+
+PAGES = [
+    "readiness",
+    "runs",
+    "run",
+    "run-damaged",
+    "run-empty",
+    "checkpoints",
+    "checkpoint",
+    "checkpoint-damaged",
+    "drills",
+    "drill-failover",
+    "drill-reload",
+    "drill-herd",
+    "drill-running",
+    "drill-failed",
+    "drill-start",
+    "drill-cancel",
+    "plans",
+    "plan",
+    "plan-create",
+    "plan-delete",
+    "nodes",
+    "node",
+    "node-without-agent",
+    "join-token",
+    "tiers",
+    "audits",
+    "audit",
+    "audit-running",
+    "alerts",
+    "analysis",
+    "activity",
+    "access",
+]
+WIDTHS = (1280, 768, 390)
+
+
+def watched(page: Page) -> list[str]:
+    """Everything the page complains of, a blocked script or style included."""
+    complaints: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(f"{message.type}: {message.text}")
+
+    page.on("console", note)
+    page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
+    page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+    return complaints
+
+
+def wait_for_charts(page: Page) -> None:
+    charts = page.locator("[data-chart]")
+    for number in range(charts.count()):
+        expect(charts.nth(number)).to_have_attribute("data-drawn", "true", timeout=30_000)
+        expect(charts.nth(number).locator("svg.main-svg").first).to_be_visible()
+
+
+def overflow(page: Page) -> int:
+    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_whole_accessible_and_fits_every_window(
+    site: Any, open_context: Callable[..., BrowserContext], name: str, theme: str
+) -> None:
+    page = open_context(color_scheme=theme).new_page()
+    complaints = watched(page)
+    page.goto(site.url + site.pages[name])
+    assert page.locator("html").get_attribute("data-theme") == theme
+    wait_for_charts(page)
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert overflow(page) <= 0, f"{name} is {overflow(page)} px wider than a window of {width} px"
+    page.set_viewport_size({"width": 1280, "height": 900})
+    violations = Axe().run(page).response["violations"]
+    found = [(v["id"], v["nodes"][0]["html"][:200], v["nodes"][0].get("failureSummary", "")[:300]) for v in violations]
+    assert found == []
+    assert complaints == []
+
+
+def test_every_page_of_the_scene_is_looked_at(site: Any) -> None:
+    assert sorted(site.pages) == sorted(PAGES)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_sign_in_and_error_pages_are_accessible_too(
+    site: Any, browser: Any, open_context: Callable[..., BrowserContext], theme: str
+) -> None:
+    context = browser.new_context(color_scheme=theme, viewport={"width": 390, "height": 800})
+    for page, path in (
+        (context.new_page(), "/sign-in/"),
+        (open_context(color_scheme=theme).new_page(), "/no-such-page/"),
+    ):
+        page.goto(site.url + path)
+        assert overflow(page) <= 0
+        assert [violation["id"] for violation in Axe().run(page).response["violations"]] == [], path
+    context.close()
