@@ -45,6 +45,9 @@ class Stack:
     def post(self, path: str, **body: Any) -> Any:
         return self._call("POST", path, body)
 
+    def patch(self, path: str, **body: Any) -> Any:
+        return self._call("PATCH", path, body)
+
     def _call(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
         url = f"{self.server.url}/api/v1/{path}"
         reply = urllib3.request(method, url, headers=self._headers, json=body, timeout=20.0)
@@ -115,6 +118,51 @@ def test_a_running_drill_is_cancelled_within_ten_seconds(stack: Stack) -> None:
     stack.post(f"drills/{drill['id']}/cancel")
     assert stack.finished(f"drills/{drill['id']}")["outcome"] == "cancelled"
     assert time.monotonic() - asked_at <= 10
+
+
+@pytest.fixture
+def training(stack: Stack) -> Iterator[None]:
+    """The demo's scheduler keeps a small job training on the first agent's node."""
+    folder = stack.server.folder / "tier" / "demo"
+    folder.mkdir()
+    command = [sys.executable, "-m", "deploy.demo.scheduler", str(folder), "--run", "demo", "--slots", "one,two"]
+    trainer = ["--size", "tiny", "--save-every", "10", "--min-step-seconds", "0.05"]
+    with open(stack.server.folder / "scheduler.log", "ab") as log:
+        scheduler = subprocess.Popen(
+            [*command, "--", "--fresh-if-empty", "--", *trainer],
+            env={**stack.agents[0].environment, "OMP_NUM_THREADS": "1"},
+            cwd=REPOSITORY,
+            stdout=log,
+            stderr=log,
+        )
+    yield
+    scheduler.terminate()
+    scheduler.wait(30)
+
+
+def test_a_failover_of_a_really_training_job_is_timed_by_its_own_records(stack: Stack, training: None) -> None:
+    cluster = stack.server.call("cluster", "contract")
+    stack.patch(f"clusters/{cluster}/", allows_disruption=True)
+
+    def is_training() -> bool:
+        runs = stack.get("runs?name=demo")["items"]
+        attempts = stack.get(f"runs/{runs[0]['id']}/attempts")["items"] if runs else []
+        return any((attempt["last_step"] or 0) >= 25 for attempt in attempts)
+
+    wait_until(is_training, 60, "the job trains")
+    drill = stack.post("drills", run="demo", kind="failover", objective_seconds=120, deadline_seconds=60)
+    ended = stack.finished(f"drills/{drill['id']}", 90)
+    assert (ended["outcome"], ended["objective_state"]) == ("passed", "met"), ended["reason"]
+    print({name: seconds for name, seconds in ended["phases"].items() if seconds is not None}, ended["seconds"])
+    for phase in ("detect", "reschedule", "launch", "resolve", "allocate", "read", "materialize", "first_step"):
+        assert ended["phases"][phase] is not None and ended["phases"][phase] >= 0, phase
+    assert ended["phases"]["to_device"] is None
+    measured = [seconds for seconds in ended["phases"].values() if seconds is not None]
+    assert sum(measured) + ended["unattributed_seconds"] == pytest.approx(ended["seconds"])
+    assert ended["unattributed_seconds"] < 0.5 * ended["seconds"]
+    assert ended["facts"]["first_step"] == ended["checkpoint_step"] + 1
+    assert ended["lost_steps"] >= 1 and ended["lost_seconds"] > 0
+    assert stack.get("incidents")["items"] == []
 
 
 def test_an_agent_that_is_killed_in_the_middle_is_named(stack: Stack) -> None:
