@@ -6,8 +6,11 @@ from datetime import datetime, timedelta
 
 from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
+from muster_agent.decide.model import ResumeRequest
+from muster_agent.protocol.trust import Trust
 
 from apps.checkpoints.models import Placement, RunAttempt
+from apps.checkpoints.resume import resume_decision
 from apps.drills.choosing import choose_random
 from apps.drills.models import CheckpointChoice, Drill, DrillControl, DrillPlan, DrillRung, RankResult
 from apps.fleet.models import Agent
@@ -68,6 +71,8 @@ def chosen_placement(drill: Drill, now: datetime | None = None) -> Placement | N
     rows = candidate_placements(drill)
     if drill.choice == CheckpointChoice.LATEST_VERIFIED:
         rows = rows.filter(trust__in=VERIFIED)
+    if drill.choice in (CheckpointChoice.LATEST, CheckpointChoice.LATEST_VERIFIED) and drill.tier_id is None:
+        return _resume_point(drill, rows)
     if drill.choice == CheckpointChoice.NAMED:
         return rows.filter(checkpoint__step=drill.step).first() if drill.step is not None else None
     if drill.choice != CheckpointChoice.RANDOM:
@@ -76,6 +81,15 @@ def chosen_placement(drill: Drill, now: datetime | None = None) -> Placement | N
     steps = sorted(set(rows.filter(newest_mtime_at__gte=since).values_list("checkpoint__step", flat=True)))
     step = choose_random(steps, drill.seed)
     return rows.filter(checkpoint__step=step).first() if step is not None else None
+
+
+def _resume_point(drill: Drill, rows: QuerySet[Placement]) -> Placement | None:
+    """What a restart would take, by the very decision that launch scripts get: a drill rehearses that."""
+    verified = drill.choice == CheckpointChoice.LATEST_VERIFIED
+    decision = resume_decision(drill.run, ResumeRequest(require=Trust.VERIFIED if verified else Trust.COMPLETE))
+    if decision.path is None:
+        return None
+    return rows.filter(path=decision.path, tier__name=decision.tier or "").first()
 
 
 def live_attempt(drill: Drill, now: datetime | None = None) -> RunAttempt | None:

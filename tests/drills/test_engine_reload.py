@@ -10,11 +10,13 @@ import pytest
 from django.utils import timezone
 from drill_agents import Yard, advanced, fail_task, run_to_end, tasks_of, work
 from msgspec import convert
+from muster_agent.formats.codes import finding
 from muster_agent.manifest.check import why_invalid
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.wire import ReloadParams
 
-from apps.checkpoints.models import PlacementHold, TrustEvidence
+from apps.checkpoints.evidence import mark_damage
+from apps.checkpoints.models import PlacementHold, RunPointer, TrustEvidence
 from apps.core.models import Transition
 from apps.drills import engine, services
 from apps.drills.models import Drill, RankResult
@@ -169,8 +171,19 @@ def test_more_nodes_than_are_online_is_skipped_with_both_numbers(yard: Yard) -> 
 def test_a_damaged_newest_checkpoint_is_passed_over(yard: Yard) -> None:
     yard.checkpoint(10)
     newest = yard.checkpoint(20)
-    newest.damaged_at = timezone.now()
-    newest.save()
+    differs = finding("digest_mismatch", path="rank-00000-of-00004.safetensors", detail="bytes 0 to 4 differ")
+    mark_damage(
+        placement=newest, findings=[differs], source_kind="audit", source_id="aud_1", fingerprint=newest.fingerprint
+    )
+    assert advanced(make(yard)).checkpoint_step == 10
+
+
+def test_a_step_beyond_a_binding_pointer_is_not_rehearsed_as_no_restart_would_take_it(yard: Yard) -> None:
+    older = yard.checkpoint(10)
+    yard.checkpoint(20)
+    RunPointer.objects.create(
+        run=yard.run, tier=yard.tier, path=older.path, step=10, binding=True, seen_at=timezone.now()
+    )
     assert advanced(make(yard)).checkpoint_step == 10
 
 
