@@ -32,7 +32,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # -- enrolment ---------------------------------------------------------------------------------------------------------
-class EnrolRequest(_Message):
+class EnrolRequest(_Message, frozen=True, kw_only=True):
     join_token: str
     node_name: str
     machine_id: str
@@ -43,7 +43,7 @@ class EnrolRequest(_Message):
     facts: dict[str, Any] = {}
 
 
-class EnrolReply(_Message):
+class EnrolReply(_Message, frozen=True, kw_only=True):
     agent_id: str
     credential: str
     state: str
@@ -51,14 +51,14 @@ class EnrolReply(_Message):
 
 
 # -- poll: heartbeat, hand-out and cancel channel ----------------------------------------------------------------------
-class RunningTask(_Message):
+class RunningTask(_Message, frozen=True, kw_only=True):
     task_id: str
     attempt: int
     cancelling: bool = False
     """The agent knows already that it shall stop; the server need not answer a poll at once to say so again."""
 
 
-class PollRequest(_Message):
+class PollRequest(_Message, frozen=True, kw_only=True):
     boot_id: str
     seq: int
     free_slots: int
@@ -74,7 +74,7 @@ class PollRequest(_Message):
     wait_seconds: float = 50.0
 
 
-class TaskOrder(_Message):
+class TaskOrder(_Message, frozen=True, kw_only=True):
     task_id: str
     attempt: int
     kind: str
@@ -83,7 +83,7 @@ class TaskOrder(_Message):
     has_barrier: bool = False
 
 
-class PollReply(_Message):
+class PollReply(_Message, frozen=True, kw_only=True):
     server_unix_seconds: float
     tasks: tuple[TaskOrder, ...] = ()
     cancel: tuple[str, ...] = ()
@@ -93,34 +93,34 @@ class PollReply(_Message):
 
 
 # -- task life ---------------------------------------------------------------------------------------------------------
-class AckRequest(_Message):
+class AckRequest(_Message, frozen=True, kw_only=True):
     attempt: int
 
 
-class AckReply(_Message):
+class AckReply(_Message, frozen=True, kw_only=True):
     server_unix_seconds: float
     lease_seconds: float
 
 
-class ReadyRequest(_Message):
+class ReadyRequest(_Message, frozen=True, kw_only=True):
     """`wait_seconds`: how long the server may hold the answer until the barrier opens."""
 
     attempt: int
     wait_seconds: float = 25.0
 
 
-class ReleaseRequest(_Message):
+class ReleaseRequest(_Message, frozen=True, kw_only=True):
     """A draining agent hands a task back."""
 
     attempt: int
     reason: str = ""
 
 
-class ReleaseReply(_Message):
+class ReleaseReply(_Message, frozen=True, kw_only=True):
     state: str
 
 
-class TaskEvent(_Message):
+class TaskEvent(_Message, frozen=True, kw_only=True):
     """`kind`: progress, phase (with `edge` begin or end), log, or injected."""
 
     seq: int
@@ -136,21 +136,21 @@ class TaskEvent(_Message):
     data: dict[str, Any] = {}
 
 
-class EventBatch(_Message):
+class EventBatch(_Message, frozen=True, kw_only=True):
     attempt: int
     events: tuple[TaskEvent, ...]
     dropped: int = 0
     """Progress events thrown away because the spool was full; counted, never silent."""
 
 
-class EventReply(_Message):
+class EventReply(_Message, frozen=True, kw_only=True):
     acked_seq: int
     cancel: bool
     lease_seconds: float
     server_unix_seconds: float | None = None
 
 
-class ReadyReply(_Message):
+class ReadyReply(_Message, frozen=True, kw_only=True):
     """Answer to the barrier: `start_unix_seconds` is set once the quorum is ready; `abort` says why it never will."""
 
     server_unix_seconds: float
@@ -158,7 +158,7 @@ class ReadyReply(_Message):
     abort: str | None = None
 
 
-class TaskResult(_Message):
+class TaskResult(_Message, frozen=True, kw_only=True):
     """`outcome`: done, failed, cancelled or unsupported. `body` is the task kind's result type, None unless done."""
 
     outcome: str
@@ -167,7 +167,7 @@ class TaskResult(_Message):
     error_code: str | None = None
 
 
-class ResultReply(_Message):
+class ResultReply(_Message, frozen=True, kw_only=True):
     """`late`: the attempt had been given up; the result is kept and shown, and does not count."""
 
     state: str
@@ -175,12 +175,12 @@ class ResultReply(_Message):
 
 
 # -- typed parameters and results by kind ------------------------------------------------------------------------------
-class InventoryParams(_Message):
+class InventoryParams(_Message, frozen=True, kw_only=True):
     root: str
     """Absolute path on the node, inside one of the agent's configured roots."""
 
 
-class InventoryBody(_Message):
+class InventoryBody(_Message, frozen=True, kw_only=True):
     root: str
     checkpoints: tuple[ShardMap, ...]
     """Newest step first, without tensors (`ShardMap.tensors` is empty here)."""
@@ -192,12 +192,12 @@ class InventoryBody(_Message):
     """What the frameworks' own latest-files say."""
 
 
-class SealParams(_Message):
+class SealParams(_Message, frozen=True, kw_only=True):
     path: str
     write_beside: bool = True
 
 
-class SealBody(_Message):
+class SealBody(_Message, frozen=True, kw_only=True):
     manifest: Manifest | None
     """None where the bytes were refused; `findings` says why."""
     manifest_path: str | None
@@ -205,14 +205,14 @@ class SealBody(_Message):
     findings: tuple[Finding, ...] = ()
 
 
-class VerifyParams(_Message):
+class VerifyParams(_Message, frozen=True, kw_only=True):
     path: str
     manifest: Manifest
     sample_ratio: float = 1.0
     seed: int = 0
 
 
-class VerifyBody(_Message):
+class VerifyBody(_Message, frozen=True, kw_only=True):
     verified: bool | None
     """True: every byte looked at is equal; False: damage, see findings; None: could not be looked at."""
     checked_bytes: int
@@ -224,7 +224,7 @@ class VerifyBody(_Message):
     findings: tuple[Finding, ...] = ()
 
 
-class ReloadParams(_Message):
+class ReloadParams(_Message, frozen=True, kw_only=True):
     path: str
     shards: tuple[str, ...]
     """Relative paths this node reads; with `ranks` naming whose they are."""
@@ -236,14 +236,14 @@ class ReloadParams(_Message):
     max_bytes_per_second: int | None = None
 
 
-class ReloadBody(_Message):
+class ReloadBody(_Message, frozen=True, kw_only=True):
     report: ReloadReport
     started_unix_seconds: float
     """When this node's reading began, on the server's clock; the spread over nodes is the start skew."""
     fingerprint: str
 
 
-class DisruptParams(_Message):
+class DisruptParams(_Message, frozen=True, kw_only=True):
     """Send `signal_name` to a process of the agent's own user that the trainer's hook registered on this node."""
 
     run: str
@@ -252,14 +252,14 @@ class DisruptParams(_Message):
     pid: int | None = None
 
 
-class DisruptBody(_Message):
+class DisruptBody(_Message, frozen=True, kw_only=True):
     pid: int
     signal_name: str
     injected_unix_seconds: float
 
 
 # -- what training hooks report, forwarded by the agent ----------------------------------------------------------------
-class HookRecord(_Message):
+class HookRecord(_Message, frozen=True, kw_only=True):
     """`kind`: process_started, process_ended, phase, step, save_started, save_finished, failure_detected,
     launch_started, resumed_from. (`source`, `seq`) is unique, so sending twice is harmless."""
 
@@ -279,9 +279,9 @@ class HookRecord(_Message):
     data: dict[str, Any] = {}
 
 
-class HookBatch(_Message):
+class HookBatch(_Message, frozen=True, kw_only=True):
     records: tuple[HookRecord, ...]
 
 
-class HookReply(_Message):
+class HookReply(_Message, frozen=True, kw_only=True):
     accepted: int
