@@ -21,7 +21,8 @@ def main() -> int:
 
 
 def _pytest(arguments: list[str], **environment: str) -> int:
-    command = [sys.executable, "-m", "pytest", "-rs", *arguments]
+    # A file stays in one process, so that its servers start once.
+    command = [sys.executable, "-m", "pytest", "-rs", "-n", "2", "--dist", "loadfile", *arguments]
     return subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
 
 
