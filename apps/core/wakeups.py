@@ -73,10 +73,11 @@ class Waiter:
         """True when something was announced within `seconds`; False early while Redis is away: read the row again."""
         if not self._hub.is_connected:
             seconds = min(seconds, _WITHOUT_REDIS_SECONDS)
-        try:
-            await asyncio.wait_for(self._announced.wait(), max(seconds, 0.0))
-        except TimeoutError:
-            return False
+        if not self._announced.is_set():
+            try:
+                await asyncio.wait_for(self._announced.wait(), max(seconds, 0.0))
+            except TimeoutError:
+                return False
         self._announced.clear()
         return True
 
@@ -130,9 +131,10 @@ class _Hub:
 
     def _receive(self, message: dict[str, object]) -> None:
         if message["type"] == "psubscribe":
+            if self._failed.is_set():
+                self._wake_all()  # something may have been announced while nobody listened
             self._connected.set()
             self._failed.clear()
-            self._wake_all()  # whatever was announced while nobody listened
         elif message["type"] == "pmessage" and isinstance(channel := message["channel"], bytes):
             for event in self.waiters.get(channel.decode("utf-8", "replace"), ()):
                 event.set()

@@ -29,6 +29,7 @@ from muster_agent.protocol import wire
 
 from apps.accounts import services as accounts
 from apps.accounts.models import Role, User
+from apps.checkpoints.models import RunAttempt
 from apps.core.models import Transition
 from apps.core.wakeups import announce
 from apps.fleet import barrier, services, tasks, upkeep
@@ -123,6 +124,11 @@ def agents() -> list[str]:
     return list(Agent.objects.values_list("pk", flat=True))
 
 
+def run_attempts(run: str) -> int:
+    """Launches of a run that training hooks reported."""
+    return RunAttempt.objects.filter(run__name=run).count()
+
+
 def cancel(task_id: str) -> bool:
     return tasks.request_cancel(task=AgentTask.objects.get(pk=task_id), reason="a test asked for it")
 
@@ -157,7 +163,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         migrate, api_token, cluster, join_token, expire_join_tokens, revoke_join_tokens, create_task, create_raw_task,
-        create_group, task, events, agent, agents, cancel, revoke, approve, drain, resume, sweep, transitions,
+        create_group, task, events, agent, agents, run_attempts, cancel, revoke, approve, drain, resume, sweep,
+        transitions,
     )
 }  # fmt: skip
 

@@ -300,6 +300,24 @@ def test_a_registered_training_process_is_killed_and_nothing_else_is(server: Liv
             process.wait()
 
 
+def test_what_hooks_wrote_while_the_server_was_away_arrives_when_it_is_back(
+    server: LiveServer, make_agent: MakeAgent, proxy: CutProxy
+) -> None:
+    agent = make_agent("hooks", url=proxy.url).start()
+    proxy.cut()
+    program = (
+        "from muster_agent.hooks import RunReporter\n"
+        "reporter = RunReporter(run='hooked', attempt='hooked-1', rank=0)\n"
+        "reporter.process_started(); reporter.step(1, loss=0.5); reporter.close()"
+    )
+    subprocess.run([sys.executable, "-c", program], env=agent.environment, check=True)
+    wait_until(lambda: "hook records wait on disk" in agent.log(), 10, "the forwarder has noticed")
+    assert list(agent.hooks.glob("*.jsonl"))
+    proxy.mend()
+    wait_until(lambda: server.call("run_attempts", "hooked") == 1, 20, "the records have arrived")
+    wait_until(lambda: not list(agent.hooks.glob("*.jsonl")), 5, "the finished file is removed")
+
+
 def test_an_agent_runs_as_an_ordinary_user_and_says_how_it_is(make_agent: MakeAgent) -> None:
     agent = make_agent("status").start()
     known = json.loads(agent.muster("status", "--json"))

@@ -57,23 +57,17 @@ def test_a_join_token_for_another_network_is_refused(server: LiveServer) -> None
     assert "127.0.0.1" in str(refused.value)
 
 
-def test_expired_and_revoked_join_tokens_say_which_they_are(alone_server: LiveServer) -> None:
-    expired = token(alone_server)
-    alone_server.call("expire_join_tokens")
-    revoked = token(alone_server)
-    alone_server.call("revoke_join_tokens")
-    codes = []
-    for secret in (expired, revoked):
-        with pytest.raises(ServerError) as refused:
-            client(alone_server).enrol(enrolment(secret, "late"))
-        codes.append(refused.value.code)
-    # revoking came last and took in the expired one as well
-    assert codes == ["join_token_revoked", "join_token_revoked"]
-    expired = token(alone_server)
-    alone_server.call("expire_join_tokens")
+def test_expired_and_revoked_join_tokens_say_which_they_are(server: LiveServer) -> None:
+    expired = token(server)
+    server.call("expire_join_tokens")
     with pytest.raises(TaskGone) as late:
-        client(alone_server).enrol(enrolment(expired, "late"))
+        client(server).enrol(enrolment(expired, "late"))
     assert late.value.code == "join_token_expired"
+    revoked = token(server)
+    server.call("revoke_join_tokens")
+    with pytest.raises(TaskGone) as refused:
+        client(server).enrol(enrolment(revoked, "late"))
+    assert refused.value.code == "join_token_revoked"
 
 
 def test_of_two_nodes_that_race_for_the_last_use_one_gets_it(server: LiveServer) -> None:
