@@ -37,7 +37,9 @@ _start_servers()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI nothing outside may be missing: a skip for want of a program is a failure there."""
     report = yield
     if os.environ.get("MUSTER_CI") and report.skipped and "the program" in str(report.longrepr):
