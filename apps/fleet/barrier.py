@@ -44,12 +44,14 @@ def mark_ready(task: AgentTask) -> None:
     AgentTask.objects.filter(pk=task.pk, attempt=task.attempt, ready_at=None).update(ready_at=timezone.now())
 
 
-@transaction.atomic
 def settle(group_id: str) -> TaskGroup:
     """Open the barrier if its quorum is ready, abort it if its deadline has passed; gives the group as it then is."""
     group = TaskGroup.objects.get(pk=group_id)
-    if group.state != State.GATHERING:
-        return group
+    return _settled(group) if group.state == State.GATHERING else group
+
+
+@transaction.atomic
+def _settled(group: TaskGroup) -> TaskGroup:
     now = timezone.now()
     ready = group.tasks.filter(ready_at__isnull=False).exclude(state__in=AgentTask.FINISHED).count()
     if ready >= group.quorum:

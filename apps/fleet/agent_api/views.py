@@ -99,21 +99,27 @@ async def ready(request: HttpRequest, agent: Agent, message: ReadyRequest, task_
     if task.group_id is None:
         raise Conflict("This task has no barrier.", code="no_barrier")
     ends_at = time.monotonic() + min(max(message.wait_seconds, 0.0), float(settings.AGENT_POLL_SECONDS))
-    async with Waiter(f"group:{task.group_id}") as waiter:
+    async with Waiter(f"group:{task.group_id}", f"agent:{agent.pk}") as waiter:
         await in_database(barrier.mark_ready, task)
         while True:
-            group = await in_database(barrier.settle, task.group_id)
+            reply = await in_database(_look_at_barrier, agent, task_id, message.attempt)
             left = ends_at - time.monotonic()
-            if group.state != TaskGroup.State.GATHERING or left <= 0:
-                return _ready_reply(group)
+            if reply.start_unix_seconds is not None or reply.abort is not None or left <= 0:
+                return reply
             await waiter.wait(min(left, REREAD_SECONDS))
 
 
-def _ready_reply(group: TaskGroup) -> ReadyReply:
+def _look_at_barrier(agent: Agent, task_id: str, attempt: int) -> ReadyReply:
+    task = tasks.held_task(agent, task_id, attempt)
+    assert task.group_id is not None
+    group = barrier.settle(task.group_id)
+    abort = (group.reason or "aborted") if group.state == TaskGroup.State.ABORTED else None
+    if task.state == AgentTask.State.CANCELLING:
+        abort = abort or "the task was cancelled"
     return ReadyReply(
         server_unix_seconds=time.time(),
         start_unix_seconds=group.start_at.timestamp() if group.start_at else None,
-        abort=(group.reason or "aborted") if group.state == TaskGroup.State.ABORTED else None,
+        abort=abort,
     )
 
 
