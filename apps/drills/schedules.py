@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -43,21 +42,16 @@ def _fire(plan: DrillPlan, now: datetime) -> int:
         if mine != 1:
             return 0
         for moment in moments[:-1]:
-            note = f" {earlier} earlier ones were missed too." if earlier and moment == moments[0] else ""
+            note = " Earlier ones were missed too." if earlier and moment == moments[0] else ""
             _skip(plan, moment, _MISSED + note)
         return _fire_latest(plan, moments[-1], now)
 
 
-def due_times(text: str, zone: str, first: datetime, now: datetime) -> tuple[list[datetime], int, datetime]:
-    """(`first` and its successors up to `now`, at most the latest 50; how many were left out; the time after `now`)."""
-    moments = deque([first], maxlen=MAX_MISSED_ROWS)
-    count = 1
-    following = cron.next_time(text, zone, first)
-    while following <= now:
-        moments.append(following)
-        count += 1
-        following = cron.next_time(text, zone, following)
-    return list(moments), count - len(moments), following
+def due_times(text: str, zone: str, first: datetime, now: datetime) -> tuple[list[datetime], bool, datetime]:
+    """(`first` and its successors up to `now`, at most the latest 50; whether earlier ones were left out; the time
+    after `now`)."""
+    moments = [first, *cron.times_between(text, zone, first, now, MAX_MISSED_ROWS)]
+    return moments[-MAX_MISSED_ROWS:], len(moments) > MAX_MISSED_ROWS, cron.next_time(text, zone, now)
 
 
 def _fire_latest(plan: DrillPlan, moment: datetime, now: datetime) -> int:

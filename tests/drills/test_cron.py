@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from apps.drills.cron import BadSchedule, next_time, next_times
+from apps.drills.cron import BadSchedule, next_time, next_times, times_between
 
 
 def utc(*parts: int) -> datetime:
@@ -32,6 +32,12 @@ def test_a_time_that_the_autumn_change_repeats_happens_once() -> None:
 def test_every_hour_goes_on_through_a_clock_change() -> None:
     found = next_times("0 * * * *", "America/New_York", utc(2026, 11, 1, 4, 30), 3)
     assert found == [utc(2026, 11, 1, 5), utc(2026, 11, 1, 6), utc(2026, 11, 1, 7)]
+
+
+def test_times_between_are_the_latest_and_in_order() -> None:
+    found = times_between("0 * * * *", "Europe/Berlin", utc(2026, 5, 4, 6), utc(2026, 5, 4, 12), 3)
+    assert found == [utc(2026, 5, 4, 10), utc(2026, 5, 4, 11), utc(2026, 5, 4, 12)]
+    assert times_between("0 * * * *", "UTC", utc(2026, 5, 4, 11), utc(2026, 5, 4, 11, 59), 3) == []
 
 
 def test_leap_day() -> None:
