@@ -30,6 +30,7 @@ SECTIONS = {
     "drill": "drills",
     "drill-start": "drills",
     "drill-cancel": "drills",
+    "drills-stop": "drills",
     "plan-create": "plans",
     "plan": "plans",
     "plan-delete": "plans",

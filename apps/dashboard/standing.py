@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 # "(audit aud_01... at 2026-...)": the linked checkpoint's page has it; the sentence does without.
 _SOURCE = re.compile(r" \((?:audit|drill|scan) [a-z]+_[0-9a-zA-Z_]+ at [^)]*\)")
-_LARGE = re.compile(r"(?<![\w.,-])[0-9]{5,18}(?![\w.,-])")
+_LARGE = re.compile(r"(?<![\w.,-])[0-9]{5,18}(?![\w-]|[.,]\d)")
 
 
 @dataclass(frozen=True)

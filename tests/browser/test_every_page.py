@@ -26,6 +26,7 @@ PAGES = [
     "drill-failed",
     "drill-start",
     "drill-cancel",
+    "drills-stop",
     "plans",
     "plan",
     "plan-create",

@@ -187,6 +187,7 @@ def operator_pages_of(scene: Scene) -> dict[str, str]:
     return {
         "drill-start": f"/drills/start/?run={scene.llama.pk}",
         "drill-cancel": f"/drills/{scene.running.pk}/cancel/",
+        "drills-stop": "/drills/stop/",
         "plan-create": "/plans/new/",
         "plan-delete": f"/plans/{scene.plan.pk}/delete/",
     }

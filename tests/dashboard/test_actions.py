@@ -35,6 +35,8 @@ def actions_of(scene: Scene) -> dict[str, tuple[str, dict[str, str]]]:
         "objectives": (f"/runs/{scene.llama.pk}/objectives/", {"rto_objective_seconds": "75"}),
         "audit": (f"/checkpoints/{scene.good.checkpoint_id}/audit/", {"placement": scene.good.pk, "mode": "seal"}),
         "drill": ("/drills/start/", {"run": scene.llama.pk, "kind": "reload", "choice": "latest"}),
+        "drills-stop": ("/drills/stop/", {"reason": "maintenance"}),
+        "drills-allow": ("/drills/allow/", {}),
         "drill-cancel": (f"/drills/{scene.running.pk}/cancel/", {}),
         "plan-create": (
             "/plans/new/",
@@ -74,7 +76,8 @@ def test_an_operator_is_refused_what_only_admins_may(scene: Scene, signed_in: Si
 def test_a_stranger_finds_nothing_to_act_on(scene: Scene, signed_in: SignIn) -> None:
     client, before = signed_in("stranger"), ActivityEntry.objects.count()
     for name, (url, body) in actions_of(scene).items():
-        assert client.post(url, body).status_code in (404, 422), name
+        expected = (403,) if name in ("drills-stop", "drills-allow") else (404, 422)
+        assert client.post(url, body).status_code in expected, name
     assert ActivityEntry.objects.count() == before
 
 
@@ -93,7 +96,17 @@ def test_every_action_refuses_a_form_without_its_token(scene: Scene) -> None:
 
 def test_actions_that_are_no_pages_answer_a_get_with_405(scene: Scene, signed_in: SignIn) -> None:
     client = signed_in("admin")
-    for name in ("objectives", "audit", "plan-start", "scan", "audit-cancel", "acknowledge", "agent", "disruption"):
+    for name in (
+        "objectives",
+        "audit",
+        "plan-start",
+        "scan",
+        "audit-cancel",
+        "acknowledge",
+        "agent",
+        "disruption",
+        "drills-allow",
+    ):
         assert client.get(actions_of(scene)[name][0]).status_code == 405, name
 
 
@@ -295,3 +308,17 @@ def test_disruption_is_allowed_and_forbidden_by_an_admin(scene: Scene, signed_in
         client.post(f"/clusters/{scene.east.pk}/disruption/", {"allow": allow})
         scene.east.refresh_from_db()
         assert scene.east.allows_disruption is expected
+
+
+def test_the_switch_stops_every_drill_says_why_and_is_taken_back(scene: Scene, signed_in: SignIn) -> None:
+    operator = signed_in("operator")
+    assert b"Stop all drills?" in operator.get("/drills/stop/").content
+    operator.post("/drills/stop/", {"reason": "the storage is being moved"})
+    scene.running.refresh_from_db()
+    assert scene.running.cancel_requested_at is not None
+    html = signed_in("viewer").get("/drills/").content.decode()
+    assert "stopped by olga: the storage is being moved" in html and "/drills/allow/" not in html
+    refused = operator.post("/drills/start/", {"run": scene.llama.pk, "kind": "reload", "choice": "latest"})
+    assert refused.status_code == 422 and b"All drills were stopped" in refused.content
+    operator.post("/drills/allow/")
+    assert "stopped by" not in operator.get("/drills/").content.decode()

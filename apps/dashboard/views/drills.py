@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from apps.accounts.access import global_role, reaches
 from apps.accounts.models import Role
 from apps.checkpoints.models import TrainingRun
 from apps.core.errors import Conflict, Forbidden, InvalidInput
@@ -24,7 +25,7 @@ from apps.dashboard.selectors import drills as rows_of
 from apps.drills import selectors, services
 from apps.drills.models import Drill, DrillKind
 from apps.fleet import selectors as fleet
-from apps.fleet.access import role_on, scoped
+from apps.fleet.access import require_role, role_on, scoped
 
 OUTCOMES = [
     ("unfinished", "Unfinished"),
@@ -49,6 +50,11 @@ def drill_list(request: HttpRequest) -> HttpResponse:
     context = pages.list_context(request, rows, order="-created_at", facets=facets, search_for="Run name")
     for drill in context["page"].items:
         drill.bar = bar(drill.phases, drill.seconds, drill.objective_seconds)
+    context |= {
+        "stopped": selectors.stopped_reason(),
+        "may_stop": reaches(global_role(request.user), Role.OPERATOR),
+        "may_drill": pages.may_operate_somewhere(request),
+    }
     return render(request, "dashboard/drills.html", context)
 
 
@@ -227,3 +233,24 @@ def _cancelled(request: HttpRequest, drill: Drill, actor: str) -> HttpResponse:
     except Conflict as error:
         messages.error(request, error.detail)
     return redirect("drill", drill_id=drill.pk)
+
+
+# -- the switch for all ------------------------------------------------------------------------------------------------
+@pages.page
+def stop_all(request: HttpRequest) -> HttpResponse:
+    """Ask, then cancel everything at work and let nothing start."""
+    require_role(request, Role.OPERATOR)
+    if request.method != "POST":
+        unfinished = Drill.objects.exclude(state=Drill.State.FINISHED).count()
+        return render(request, "dashboard/drills_stop.html", {"unfinished": unfinished})
+    count = services.stop_all_drills(actor=request.user.get_username(), reason=request.POST.get("reason", "")[:500])
+    messages.success(request, f"All drills are stopped; {count} at work are being cancelled.")
+    return redirect("drills")
+
+
+@pages.action
+def allow_all(request: HttpRequest) -> HttpResponse:
+    require_role(request, Role.OPERATOR)
+    services.allow_drills(actor=request.user.get_username())
+    messages.success(request, "Drills may run again. What was cancelled does not start by itself.")
+    return redirect("drills")
