@@ -10,9 +10,11 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import urllib3
 
@@ -32,8 +34,21 @@ def wait_until(condition: Callable[[], Any], seconds: float = 15.0, what: str = 
         time.sleep(0.05)
 
 
+def own_database(folder: Path) -> str:
+    """A fresh SQLite file in `folder`, or a database of its own on the suite's PostgreSQL."""
+    suite_url = os.environ.get("DATABASE_URL", "")
+    if not suite_url.startswith("postgres"):
+        return f"sqlite:///{folder / 'live.sqlite3'}"
+    import psycopg
+
+    name = f"live_{uuid.uuid4().hex}"
+    with psycopg.connect(suite_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return urlsplit(suite_url)._replace(path=f"/{name}").geturl()
+
+
 class LiveServer:
-    """uvicorn with the real ASGI application, its own SQLite database, and a process beside it for `call`.
+    """uvicorn with the real ASGI application, its own database (`own_database`), and a process beside it for `call`.
 
     `call("create_task", agent_id, "inventory", {...})` runs a function of server_side.py in the server's database.
     """
@@ -47,7 +62,7 @@ class LiveServer:
         self.url = f"http://127.0.0.1:{self.port}"
         self.environment = {
             **os.environ,
-            "DATABASE_URL": f"sqlite:///{folder / 'live.sqlite3'}",
+            "DATABASE_URL": own_database(folder),
             "DJANGO_SETTINGS_MODULE": "tests.contract.live_settings",
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
             **environment,
