@@ -258,7 +258,7 @@ def give_up(task: AgentTask, reason: str) -> None:
         "error_code": "lost",
         "finished_at": timezone.now(),
     }
-    if transition(task, old=(State.ORPHANED, State.CANCELLING), new=State.LOST, reason=reason, **lost):
+    if transition(task, old=(State.QUEUED, State.ORPHANED, State.CANCELLING), new=State.LOST, reason=reason, **lost):
         _tell_owner(task)
 
 

@@ -44,3 +44,11 @@ def mark_silent_agents() -> None:
             agent, old=agent.state, new=new, reason=f"no poll for {silent_seconds:.0f} s"
         ):
             announce(f"agent:{agent.pk}")
+    _give_up_unstarted()
+
+
+def _give_up_unstarted() -> None:
+    """Work queued for a lost agent would wait for ever, and its owner (an audit, a scan) with it."""
+    waiting = AgentTask.objects.filter(state=AgentTask.State.QUEUED, agent__state=Agent.State.LOST)
+    for task in waiting.select_related("agent__node"):
+        tasks.give_up(task, f"the agent on {task.agent.node.name} was lost before it took this up")
