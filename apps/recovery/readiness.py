@@ -16,6 +16,7 @@ from apps.checkpoints.resume import decisions_for
 from apps.drills.models import Drill
 from apps.fleet.access import scoped
 from apps.recovery import advisor, selectors
+from apps.recovery.predict import Prediction
 from apps.recovery.verdict import LastDrill, Standing, Verdict, sentence, verdict
 
 MAX_RUNS = 200
@@ -74,15 +75,13 @@ def rows_of(
     rows = []
     for run in runs:
         lost_seconds = _lost_seconds(run, done.get(run.pk))
-        guess = predicted.get(run.pk)
         rows.append(
             _row(
                 run,
                 decisions[run.pk],
                 copies.get(run.pk),
                 drills.get(run.last_drill_id),
-                guess.seconds if guess else None,
-                guess.phases if guess else {},
+                predicted.get(run.pk),
                 lost_seconds,
                 at,
             )
@@ -95,17 +94,18 @@ def _row(
     decision: ResumeDecision,
     copy: Placement | None,
     drill: Drill | None,
-    predicted_seconds: float | None,
-    predicted_phases: dict[str, float],
+    guess: Prediction | None,
     lost_seconds: float | None,
     now: datetime,
 ) -> ReadinessRow:
     objective = run.rto_objective_seconds
+    predicted_seconds = guess.seconds if guess else None
     lost_cost = _cost(run, lost_seconds)
     standing = Standing(
         decision=decision,
         objective_seconds=objective,
         predicted_seconds=predicted_seconds,
+        prediction_is_storage_only=guess is not None and guess.is_storage_only,
         drill=_last_drill(drill),
         lost_seconds=lost_seconds,
         lost_cost=lost_cost,
@@ -119,7 +119,7 @@ def _row(
         drill=drill,
         objective_seconds=objective,
         predicted_seconds=predicted_seconds,
-        predicted_phases=predicted_phases,
+        predicted_phases=guess.phases if guess else {},
         lost_steps=_lost_steps(run, decision),
         lost_seconds=lost_seconds,
         lost_cost=lost_cost,

@@ -41,9 +41,9 @@ def measured_drills(
             run_id=run_id,
             tier_id=tier_id,
             total_bytes=total_bytes,
-            # a failover's whole time is no reading time; its read phase is
-            seconds=None if kind == DrillKind.FAILOVER else seconds,
+            seconds=seconds,
             phases=phases,
+            is_restart=kind == DrillKind.FAILOVER,
         )
         for run_id, tier_id, total_bytes, seconds, phases, kind in fields[:MAX_DRILLS_READ]
     ]

@@ -51,6 +51,7 @@ class Standing:
     decision: ResumeDecision
     objective_seconds: float | None
     predicted_seconds: float | None
+    prediction_is_storage_only: bool = False
     drill: LastDrill | None
     lost_seconds: float | None
     lost_cost: float | None
@@ -113,6 +114,8 @@ def _proof(decision: ResumeDecision, now: datetime) -> str:
 def _time_words(standing: Standing) -> str:
     if standing.predicted_seconds is None:
         return "time to resume not measured"
+    if standing.prediction_is_storage_only:
+        return f"predicted {units.duration(standing.predicted_seconds)} for the storage part, the rest not measured"
     of = f" of {units.duration(standing.objective_seconds)}" if standing.objective_seconds else ""
     return f"predicted back in {units.duration(standing.predicted_seconds)}{of}"
 

@@ -75,7 +75,7 @@ def test_a_proven_and_drilled_run_is_ready_with_its_numbers(request_of_viewer: A
     assert row.predicted_seconds == pytest.approx(5.0)
     assert (row.lost_steps, row.lost_seconds) == (15, pytest.approx(30.0))
     assert row.lost_cost == pytest.approx(100 * 30 / 3600 * 3.6)
-    assert "predicted back in 5.0 s of 90 s" in row.sentence
+    assert "predicted 5.0 s for the storage part, the rest not measured" in row.sentence
 
 
 def test_a_measured_ceiling_of_the_tier_makes_the_floor(request_of_viewer: Any) -> None:
