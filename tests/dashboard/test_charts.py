@@ -15,6 +15,7 @@ from apps.dashboard.bars import bar
 from apps.dashboard.charts import figure, herd, ranks, rto
 from apps.dashboard.live import progress_of
 from apps.dashboard.standing import linked
+from apps.dashboard.templatetags.pages import prose
 
 START = datetime(2026, 11, 1, 3, tzinfo=UTC)
 
@@ -180,3 +181,11 @@ def test_chart_endpoints_answer_an_unchanged_figure_with_304(scene: Scene, signe
     stranger = signed_in("stranger")
     assert {stranger.get(url).status_code for url in urls} == {404}
     assert viewer.get("/charts/nonsense.json").status_code == 404
+
+
+def test_prose_groups_large_numbers_shows_code_and_lets_nothing_run() -> None:
+    shown = prose("bytes 33554432 to 37748736 of rank-00003.bin, see `muster verify` <b>now</b>")
+    assert shown == (
+        "bytes 33,554,432 to 37,748,736 of rank-00003.bin, see <code>muster verify</code> &lt;b&gt;now&lt;/b&gt;"
+    )
+    assert prose("a lone ` <i>tick") == "a lone ` &lt;i&gt;tick"

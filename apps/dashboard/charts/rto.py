@@ -202,7 +202,8 @@ def claim(points: Sequence[Point]) -> str:
         return "Without an objective there is nothing to claim. Set one on the run's page."
     misses = sum(point.breached for point in judged)
     more = statistics.more_passes_needed(len(judged) - misses, misses)
-    had = f"{len(judged)} drills with an objective, {misses} of them breached"
+    drills = "1 drill" if len(judged) == 1 else f"{len(judged)} drills"
+    had = f"{drills} with an objective, {misses or 'none'} of them breached"
     if more == 0:
         return f"{had}: enough to claim that 95 % restore within it, at 95 % confidence."
     return f"{had}: {more} more in time are needed to claim that 95 % restore within it, at 95 % confidence."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,7 @@ from apps.dashboard.palette import css_name
 from apps.dashboard.words import LOOKS, TRUST_MEANS, look
 
 register = template.Library()
+_LARGE = re.compile(r"(?<![\w.,-])[0-9]{5,18}(?![\w-]|[.,]\d)")
 
 
 @register.simple_tag
@@ -118,10 +120,22 @@ def milliseconds(seconds: float | None) -> str:
 
 @register.filter
 def byte_range(finding: Any) -> str:
-    """`bytes 12,582,912 to 16,777,215`; empty where a finding names no range."""
-    if finding.begin_byte is None or finding.end_byte is None:
+    """`bytes 12,582,912 to 16,777,215`; empty where a finding names no range, or its sentence has it already."""
+    if finding.begin_byte is None or finding.end_byte is None or str(finding.begin_byte) in finding.detail:
         return ""
     return f"bytes {intcomma(finding.begin_byte)} to {intcomma(finding.end_byte - 1)}"
+
+
+@register.filter
+def prose(text: str) -> SafeString:
+    """A sentence for people: large numbers in groups, and what stands in backticks as code."""
+    spaced = _LARGE.sub(lambda found: str(intcomma(int(found.group()))), text)
+    pieces = spaced.split("`")
+    if len(pieces) % 2 == 0:
+        return format_html("{}", spaced)
+    return format_html_join(
+        "", "{}", ((format_html("<code>{}</code>", piece) if i % 2 else piece,) for i, piece in enumerate(pieces))
+    )
 
 
 @register.filter

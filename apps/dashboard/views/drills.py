@@ -16,7 +16,7 @@ from apps.checkpoints.models import TrainingRun
 from apps.core.errors import Conflict, Forbidden, InvalidInput
 from apps.core.phases import LABELS, not_measured
 from apps.dashboard import pages
-from apps.dashboard.bars import bar, scale_of
+from apps.dashboard.bars import bar
 from apps.dashboard.charts import herd, ranks
 from apps.dashboard.facets import facet
 from apps.dashboard.forms import DrillForm
@@ -37,6 +37,7 @@ OUTCOMES = [
     ("lost", "Lost"),
 ]
 LIVE_SECONDS = 2
+FAR_RATIO = 5
 
 
 @pages.page
@@ -95,9 +96,8 @@ def _live_context(drill: Drill) -> dict[str, Any]:
         "title": title_of(drill),
         "storage_only": drill.kind != DrillKind.FAILOVER,
         "unmeasured": [LABELS[phase].lower() for phase in not_measured(drill.phases)] if drill.phases else [],
-        "bar": bar(
-            drill.phases, drill.seconds, drill.objective_seconds, scale_of(drill.seconds, drill.objective_seconds)
-        ),
+        "bar": bar(drill.phases, drill.seconds, None if _is_far(drill) else drill.objective_seconds),
+        "far_objective": _is_far(drill),
         "late_by": _late_by(drill),
         "results": rows[:256],
         "result_count": len(rows),
@@ -124,6 +124,11 @@ def title_of(drill: Drill) -> str:
     what = f" of step {drill.checkpoint_step:,}" if drill.checkpoint_step is not None else f" of {drill.run.name}"
     where = f" on {drill.placement.tier.name}" if drill.placement else ""
     return verb + what + where
+
+
+def _is_far(drill: Drill) -> bool:
+    """An objective so far away that the phases would vanish on its scale."""
+    return bool(drill.seconds and drill.objective_seconds and drill.objective_seconds > FAR_RATIO * drill.seconds)
 
 
 def _late_by(drill: Drill) -> float | None:
