@@ -30,16 +30,11 @@ OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "screenshots"
 PAGES = {
     "readiness": ("/", ""),
     "run": ("/runs/", "/runs/run_"),
-    "checkpoints": ("/checkpoints/", ""),
     "checkpoint": ("/checkpoints/", "/checkpoints/ckp_"),
     "drills": ("/drills/", ""),
     "failover": ("/drills/?kind=failover&outcome=passed", "/drills/drl_"),
     "herd": ("/drills/?kind=herd&outcome=passed", "/drills/drl_"),
-    "plans": ("/plans/", ""),
     "nodes": ("/nodes/", ""),
-    "tiers": ("/tiers/", ""),
-    "audits": ("/audits/", ""),
-    "alerts": ("/alerts/", ""),
     "analysis": ("/analysis/", ""),
 }
 

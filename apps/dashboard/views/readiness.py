@@ -17,6 +17,7 @@ from apps.recovery.verdict import Verdict
 
 BUSY_SECONDS = 2
 IDLE_SECONDS = 15
+UNPROVEN = (Verdict.NOTHING_RESUMABLE, Verdict.NOT_PROVEN)
 
 
 @pages.page
@@ -52,7 +53,7 @@ def stats(rows: Sequence[Row]) -> dict[str, Any]:
     ended = [(row.judged.drill.finished_at, row) for row in rows if row.judged.drill and row.judged.drill.finished_at]
     return {
         "ready": verdicts.count(Verdict.READY),
-        "unproven": verdicts.count(Verdict.NOTHING_RESUMABLE) + verdicts.count(Verdict.NOT_PROVEN),
+        "unproven": sum(row.skipped_step is not None or row.judged.verdict in UNPROVEN for row in rows),
         "undrilled": sum(row.judged.drill is None for row in rows),
         "oldest": min(ended, key=lambda pair: pair[0])[1] if ended else None,
     }
