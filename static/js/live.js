@@ -26,7 +26,7 @@
 
   function period(block) {
     const marker = block.querySelector("[data-live-seconds]");
-    return Number((marker || block).dataset.liveSeconds || 15);
+    return marker ? Number(marker.dataset.liveSeconds) : 15;
   }
 
   function tick() {
@@ -63,6 +63,8 @@
     own.open.forEach((id) => { const item = document.getElementById(id); if (item) item.open = true; });
     if (own.focus) document.getElementById(own.focus)?.focus({ preventScroll: true });
     event.detail.target.dispatchEvent(new CustomEvent("muster:patched", { bubbles: true }));
+    // It has ended: the page around the block (its title, its buttons) speaks of something else now.
+    if (period(event.detail.target) === 0) window.location.reload();
   });
 
   document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });

@@ -62,6 +62,20 @@ def test_a_running_drill_patches_its_progress_and_keeps_what_the_reader_opened(s
     expect(page.locator("[data-live-badge]")).to_contain_text("Updated")
 
 
+def test_a_drill_that_ends_shows_its_verdict_and_other_buttons_by_itself(site: Any, open_context: Open) -> None:
+    page = open_context().new_page()
+    page.goto(site.url + site.pages["drill-running"])
+    expect(page.locator(".actions")).to_contain_text("Cancel")
+    revert = "from apps.drills.models import Drill\nrow = Drill.objects.get(pk={pk!r})\n"
+    drill = revert.format(pk=site.pages["drill-running"].split("/")[2])
+    site.change(
+        drill + "row.state, row.outcome, row.reason, row.seconds = 'finished', 'passed', 'All read.', 9\nrow.save()"
+    )
+    expect(page.locator(".actions")).to_contain_text("Run again", timeout=15_000)
+    expect(page.locator(".verdict").first).to_have_text("All read.")
+    site.change(drill + "row.state, row.outcome, row.reason, row.seconds = 'running', '', '', None\nrow.save()")
+
+
 def test_a_live_block_that_gets_no_answer_says_how_old_it_is(site: Any, open_context: Open) -> None:
     page = open_context().new_page()
     page.goto(site.url + site.pages["audit-running"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.staticfiles import finders
+from django.core.management import call_command
 
 ROOT = Path(__file__).parents[2]
 VENDOR = ROOT / "static/vendor"
@@ -31,6 +33,18 @@ def test_vendored_scripts_link_to_no_source_maps() -> None:
 
 def test_htmx_comes_from_its_python_package() -> None:
     assert finders.find("django_htmx/htmx-2.min.js")
+
+
+def test_static_files_collect_under_hashed_names(settings: Any, tmp_path: Path) -> None:
+    settings.STATIC_ROOT = tmp_path
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"},
+    }
+    call_command("collectstatic", verbosity=0, interactive=False)
+    names = {path.name for path in tmp_path.rglob("*")}
+    for stem, suffix in (("muster", "css"), ("phases", "css"), ("plotly-cartesian.min", "js"), ("theme", "js")):
+        assert any(re.fullmatch(rf"{stem}\.[0-9a-f]{{12}}\.{suffix}", name) for name in names), stem
 
 
 @pytest.mark.parametrize("folder", ["templates", "static/css", "static/js"])
