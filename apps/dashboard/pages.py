@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -127,10 +127,6 @@ def show(request: HttpRequest, template: str, context: Mapping[str, Any], *, cha
     if charts:
         response["Content-Security-Policy"] = settings.CONTENT_SECURITY_POLICY_STYLE
     return response
-
-
-def ids(rows: Iterable[Model]) -> list[Any]:
-    return [row.pk for row in rows]
 
 
 def _ask_to_sign_in(request: HttpRequest) -> HttpResponse:
