@@ -64,7 +64,7 @@ def test_bodies_larger_than_a_form_may_be_are_taken(worker: Agent) -> None:
         (b'{"boot_id": 5}', {}, (422, "invalid")),
         (b"\xff\xfe", {}, (422, "invalid")),
         (b"not gzip", {"content-encoding": "gzip"}, (422, "invalid")),
-        (gzip.compress(b"{}")[:-6], {"content-encoding": "gzip"}, (422, "invalid")),
+        (gzip.compress(b"{}", mtime=0)[:-6], {"content-encoding": "gzip"}, (422, "invalid")),
         (b"{}", {"content-encoding": "br"}, (415, "unsupported_encoding")),
         (json.dumps({**POLL, "boot_id": "x" * 65}).encode(), {}, (422, "invalid")),
         (b"[" * 100_000, {}, (422, "invalid")),
