@@ -154,11 +154,11 @@ class EmbeddedStack:
         raise StackError(f"The Redis-protocol server did not answer; see {self.children.log_file('redis')}.")
 
     def _wait_for_web(self) -> None:
-        for _attempt in range(600):
+        for _attempt in range(1200):
             self.children.check()
             try:
                 with urllib.request.urlopen(f"{self.url}/sign-in/", timeout=5):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
-        raise StackError(f"The web process did not answer within 60 s; see {self.children.log_file('web')}.")
+        raise StackError(f"The web process did not answer within 120 s; see {self.children.log_file('web')}.")

@@ -155,7 +155,7 @@ def _free_port() -> int:
 
 
 def _wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    ends_at = time.monotonic() + 60
+    ends_at = time.monotonic() + 120
     while time.monotonic() < ends_at:
         if server.poll() is not None:
             break

@@ -20,7 +20,7 @@ import urllib3
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MUSTER = str(Path(sys.executable).parent / "muster")
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 15.0, what: str = "") -> Any:

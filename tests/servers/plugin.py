@@ -11,6 +11,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is; how many there are bounds the time.
+settings.register_profile("muster", deadline=None)
+settings.load_profile("muster")
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # `servers` and `factories` are imported by these names
 
