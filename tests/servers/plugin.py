@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# How long an example takes says how busy the machine is; how many there are bounds the time.
-settings.register_profile("muster", deadline=None)
-settings.load_profile("muster")
-
 sys.path.insert(0, str(Path(__file__).parent.parent))  # `servers` and `factories` are imported by these names
 
 from servers.valkey import Valkey
+
+# How long an example takes says how busy the machine is; how many there are bounds the time.
+settings.register_profile("muster", deadline=None)
+settings.load_profile("muster")
 
 _servers: list[object] = []
 
