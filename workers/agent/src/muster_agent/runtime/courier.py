@@ -80,6 +80,8 @@ class Courier(threading.Thread):
             for attempt in dict.fromkeys([*held, *self._spool.attempts_with_events()]):
                 self._send_events(attempt, held.get(attempt))
             for attempt, result in self._spool.results():
+                # Events put since this round began: after the result the server would refuse them.
+                self._send_events(attempt, held.get(attempt))
                 self._send_result(attempt, result)
             self._failures = 0
         except (TryAgain, CredentialRefused) as error:
