@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+
+from apps.core.openapi_views import DocsView, SchemaView
 
 urlpatterns = [
-    path("schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="api-docs"),
+    path("schema/", SchemaView.as_view(), name="schema"),
+    path("docs/", DocsView.as_view(url_name="schema"), name="api-docs"),
     path("v1/", include("apps.accounts.api_urls")),
     path("v1/", include("apps.fleet.api_urls")),
     path("v1/", include("apps.storage.api_urls")),
