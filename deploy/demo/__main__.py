@@ -23,8 +23,11 @@ LEAST_FREE_BYTES = 6_000_000_000
 USER = "demo"
 
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class Stopped(Exception):
-    """Ctrl-C or SIGTERM."""
+    """Ctrl-C, SIGTERM or a closed terminal."""
 
 
 def main() -> int:
@@ -32,19 +35,23 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="end after the summary instead of staying up")
     parser.add_argument("--folder", type=Path, default=CHECKOUT / ".demo", help="where everything is kept")
     options = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING:
         signal.signal(number, _stop)
+    demo = Demo(options.folder)
     try:
-        return Demo(options.folder).run(once=options.once)
+        return demo.run(once=options.once)
     except Stopped:
-        print("\nStopped.")
-        return 130
+        print("\nStopped; every process that the demo started has ended.")
+        return 0 if demo.is_told else 130
     except (DemoFailure, StackError) as error:
         print(f"\nThe demo failed: {error}\nLogs are in {options.folder}.", file=sys.stderr)
         return 1
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
+    # A second Ctrl-C must not interrupt the ending of the processes.
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
     raise Stopped
 
 
@@ -55,6 +62,8 @@ class Demo:
         self._folder = folder.absolute()
         self._terminal = Terminal()
         self._password = secrets.token_urlsafe(12)
+        self.is_told = False
+        """Whether the whole story was told: ending it after that is no failure."""
 
     def run(self, *, once: bool) -> int:
         self._terminal.step(f"Start the embedded stack and a training job in {self._folder}")
@@ -64,6 +73,7 @@ class Demo:
             story = self._start(stack)
             self._tell(story)
             self._summarise(story, stack.url)
+            self.is_told = True
             if not once:
                 self._stay(stack)
             return 0
@@ -110,6 +120,7 @@ class Demo:
         story.decide()
         story.failover_drill()
         story.compare_losses()
+        story.take_stock()
 
     def _summarise(self, story: Story, url: str) -> None:
         self._terminal.step(f"Summary: every step gave what it should, in {self._terminal.seconds:.0f} s")

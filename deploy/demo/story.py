@@ -73,8 +73,7 @@ class Story:
 
     def reload_drill(self) -> None:
         self._terminal.step("Reload drill: four agents start together, each reads and verifies its rank's shards")
-        body = {"run": RUN_NAME, "kind": "reload", "choice": "latest_verified", "objective_seconds": OBJECTIVE_SECONDS}
-        drill = self._drill(body)
+        drill = self._drill({"run": RUN_NAME, "kind": "reload", "choice": "latest_verified"})
         skew = f"start skew {1000 * (drill['start_skew_seconds'] or 0):.0f} ms"
         self._terminal.fact(f"{drill['outcome']}, {skew}, cached before the first read: {_cached(drill)}")
 
@@ -144,6 +143,12 @@ class Story:
         self._terminal.fact(
             f"{comparison.compared_steps} steps after step {self.resume_step} are equal to the last digit"
         )
+
+    def take_stock(self) -> None:
+        self._terminal.step("Take stock: inventory again, and ask the server what the run would resume from now")
+        self._scan()
+        answer = self._api.get(f"/runs/{RUN_NAME}/resume-point/")
+        self._terminal.fact(f"step {answer['step']}, {answer['trust']}; {len(answer['skipped'])} passed over")
 
     def _evict(self, checkpoint: Path) -> None:
         """The trainer is about to read these files: from the disk, as after a real loss, not from memory."""

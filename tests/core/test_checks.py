@@ -71,3 +71,4 @@ def test_a_bad_variable_stops_the_start_with_its_name(name: str, value: str, wor
     assert done.returncode != 0
     assert words in done.stderr
     assert name in done.stderr
+    assert "Traceback" not in done.stderr
