@@ -59,7 +59,7 @@ MIDDLEWARE = [
     "apps.core.middleware.RequestIdMiddleware",
     "apps.core.middleware.SecurityHeadersMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "apps.core.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -203,6 +203,7 @@ CELERY_BEAT_SCHEDULE = {
 AGENT_POLL_SECONDS = env.integer("MUSTER_AGENT_POLL_SECONDS", 50, minimum=1)
 AGENT_STALE_SECONDS = env.integer("MUSTER_AGENT_STALE_SECONDS", 90, minimum=1)
 AGENT_LOST_SECONDS = env.integer("MUSTER_AGENT_LOST_SECONDS", 300, minimum=2)
+SCAN_SECONDS = env.integer("MUSTER_SCAN_SECONDS", 300)
 TASK_ACK_SECONDS = 15
 TASK_LEASE_SECONDS = 60
 TASK_GRACE_SECONDS = 30

@@ -18,6 +18,7 @@ from muster_agent.protocol.wire import HookRecord
 from apps.checkpoints.evidence import add_evidence
 from apps.checkpoints.findings import clean
 from apps.checkpoints.models import Placement, RunAttempt, RunEvent, StepReport, TrainingRun, TrustEvidence
+from apps.checkpoints.rescans import SAVE_FINISHED, note_saves
 from apps.checkpoints.runs import ensure_runs, is_name
 from apps.fleet.models import Agent
 
@@ -59,6 +60,7 @@ def ingest_records(*, agent: Agent, records: Sequence[HookRecord]) -> int:
     changed = [attempts[key] for key, of_attempt in by_attempt.items() if _follow(attempts[key], of_attempt)]
     RunAttempt.objects.bulk_update(changed, _FOLLOWED)
     _note_resumed(list(attempts.values()))
+    note_saves(agent, [record for record in fresh if record.kind == SAVE_FINISHED], [run.pk for run in runs.values()])
     return len(usable)
 
 

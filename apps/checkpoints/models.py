@@ -243,6 +243,8 @@ class Finding(models.Model):
     """Of the files in which an audit or a drill found it; a scan's findings are renewed by every scan instead."""
     found_at = models.DateTimeField()
     resolved_at = models.DateTimeField(null=True)
+    resolved_reason = models.CharField(max_length=200, blank=True)
+    """Said where it is not simply that the cause was looked for and is gone."""
 
     class Meta:
         indexes = [
@@ -341,3 +343,17 @@ class InventoryScan(models.Model):
 
     def __str__(self) -> str:
         return f"scan of {self.root}"
+
+
+class ScanDemand(models.Model):
+    """Something was saved on this tier: it is to be listed at `due_at`. The row goes once that scan is requested."""
+
+    tier = models.OneToOneField(StorageTier, on_delete=models.CASCADE, related_name="scan_demand")
+    agent = models.ForeignKey(Agent, on_delete=models.SET_NULL, null=True, related_name="+")
+    """Who forwarded the news: on storage of each node's own it is the one that sees the files."""
+    due_at = models.DateTimeField(db_index=True)
+    asked_at = models.DateTimeField()
+    """By the latest save; a scan requested before it does not answer it."""
+
+    def __str__(self) -> str:
+        return f"scan {self.tier_id} at {self.due_at}"

@@ -41,10 +41,11 @@ UNFINISHED = (InventoryScan.State.QUEUED, InventoryScan.State.RUNNING)
 
 @transaction.atomic
 def request_scan(
-    *, tier: StorageTier, root: str | None = None, agent: Agent | None = None, actor: str
+    *, tier: StorageTier, root: str | None = None, agent: Agent | None = None, actor: str, is_logged: bool = True
 ) -> InventoryScan:
     """Have an agent list `root` (default: the whole tier). Raises InvalidInput for a root outside the tier, Conflict
-    when it is being scanned already or no agent that is online reaches it."""
+    when it is being scanned already or no agent that is online reaches it. `is_logged`: a person asked, so that it
+    belongs into the activity log."""
     place = _root_of(tier, root)
     lister = _agent_for(tier, place, agent)
     now = timezone.now()
@@ -64,7 +65,8 @@ def request_scan(
         owner_id=scan.pk,
     )
     record("inventoryscan", scan.pk, old="", new=scan.state, actor=actor)
-    log_activity(actor=actor, action="scan.request", target_kind="scan", target_id=scan.pk, detail={"root": place})
+    if is_logged:
+        log_activity(actor=actor, action="scan.request", target_kind="scan", target_id=scan.pk, detail={"root": place})
     return scan
 
 

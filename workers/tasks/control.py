@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from apps.alerts import services as alerts
+from apps.checkpoints import rescans
 from apps.core.dispatch import wake_owner
 from apps.drills import schedules
 from apps.fleet import upkeep
@@ -20,8 +21,9 @@ def advance(owner_kind: str, owner_id: str) -> None:
 
 @shared_task(name="muster.control.tick")
 def tick() -> None:
-    """Every second: schedules that are due."""
+    """Every second: schedules that are due, and scans after saves."""
     schedules.fire_due()
+    rescans.fire_due()
 
 
 @shared_task(name="muster.control.sweep")
@@ -32,5 +34,6 @@ def sweep() -> None:
     for owner_kind, due in DUE:
         for owner_id in due():
             wake_owner(owner_kind, owner_id)
+    rescans.request_overdue()
     recovery.follow_runs()
     alerts.evaluate()
