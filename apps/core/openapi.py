@@ -30,6 +30,16 @@ PROBLEM_SCHEMA: dict[str, Any] = {
         },
     },
 }
+# In the components, once; 80 operations with 12 of them each would otherwise be most of the document.
+PROBLEM_COMPONENTS: dict[str, Any] = {
+    "schemas": {"Problem": PROBLEM_SCHEMA},
+    "responses": {
+        "Problem": {
+            "description": "Problem",
+            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+    },
+}
 PROBLEM_STATUSES = ("400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "429", "503")
 
 
@@ -61,7 +71,13 @@ class ProblemAutoSchema(AutoSchema):
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         operation = super().get_operation(*args, **kwargs)
         if operation is not None:
-            body = {"content": {"application/problem+json": {"schema": PROBLEM_SCHEMA}}}
             for status in PROBLEM_STATUSES:
-                operation["responses"].setdefault(status, {"description": "Problem", **body})
+                operation["responses"].setdefault(status, {"$ref": "#/components/responses/Problem"})
         return operation
+
+
+def add_problem_components(result: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+    """A postprocessing hook: what the operations' problem responses refer to."""
+    for section, entries in PROBLEM_COMPONENTS.items():
+        result.setdefault("components", {}).setdefault(section, {}).update(entries)
+    return result

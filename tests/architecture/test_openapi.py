@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,13 +43,23 @@ def test_the_committed_document_is_the_one_the_code_gives() -> None:
     assert committed["paths"].keys() == document()["paths"].keys()
 
 
+def resolved(whole: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
+    """The response itself, where an operation only refers to it."""
+    if "$ref" not in response:
+        return response
+    for name in response["$ref"].removeprefix("#/").split("/"):
+        whole = whole[name]
+    return whole
+
+
 def test_every_operation_documents_its_errors_as_problem_documents() -> None:
-    for path, operations in document()["paths"].items():
+    whole = document()
+    for path, operations in whole["paths"].items():
         for method, operation in operations.items():
             assert operation.get("summary"), (method, path)
             for status, response in operation["responses"].items():
                 if status.startswith(("4", "5")):
-                    assert "application/problem+json" in response["content"], (method, path, status)
+                    assert "application/problem+json" in resolved(whole, response)["content"], (method, path, status)
 
 
 @pytest.mark.django_db
@@ -58,6 +70,28 @@ def test_the_document_and_its_page_are_served_to_the_signed_in(client: Client) -
     page = client.get("/api/docs/")
     assert page.status_code == 200
     assert b"https://" not in page.content.split(b"<body>")[0]
+
+
+@pytest.mark.django_db
+def test_the_document_states_a_problem_once_and_comes_small_and_at_once(client: Client) -> None:
+    client.force_login(factories.user(role=Role.VIEWER))
+    first = client.get("/api/schema/", headers={"Accept": "application/json"})
+    started = time.perf_counter()
+    again = client.get("/api/schema/", headers={"Accept": "application/json"})
+    assert time.perf_counter() - started < 0.5
+    assert again.content == first.content
+    assert len(first.content) < 800_000
+    assert json.loads(first.content)["paths"].keys() == document()["paths"].keys()
+    assert first.content.count(b'"request_id":') == 1
+
+
+@pytest.mark.django_db
+def test_the_api_page_may_bring_its_own_styles_and_no_scripts(client: Client) -> None:
+    client.force_login(factories.user(role=Role.VIEWER))
+    policy = client.get("/api/docs/")["Content-Security-Policy"]
+    assert "style-src 'self' 'unsafe-inline'" in policy
+    assert "script-src" not in policy
+    assert policy.startswith("default-src 'self'")
 
 
 schema = schemathesis.openapi.from_dict(document())

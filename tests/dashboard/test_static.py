@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.staticfiles import finders
 from django.core.management import call_command
+from django.test import AsyncClient
 
 ROOT = Path(__file__).parents[2]
 VENDOR = ROOT / "static/vendor"
@@ -65,3 +67,19 @@ def test_templates_hold_no_inline_script_and_no_event_attributes() -> None:
         assert not re.search(r"<script(?![^>]*\bsrc=)", text), path
         assert not re.search(r"\son[a-z]+\s*=", text), path
         assert "javascript:" not in text and "|safe" not in text and "autoescape" not in text, path
+
+
+async def test_static_files_come_whole_under_asgi_without_a_warning() -> None:
+    whole = (ROOT / "static/js/app.js").read_bytes()
+    client = AsyncClient()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        answer = await client.get("/static/js/app.js")
+        part = await client.get("/static/js/app.js", headers={"Range": "bytes=3-12"})
+        head = await client.head("/static/js/app.js")
+        unchanged = await client.get("/static/js/app.js", headers={"If-None-Match": answer["ETag"]})
+    assert (answer.status_code, answer.streaming, answer.content) == (200, False, whole)
+    assert answer["Content-Type"].startswith("text/javascript")
+    assert (part.status_code, part.content) == (206, whole[3:13])
+    assert (head.content, head["Content-Length"]) == (b"", str(len(whole)))
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
