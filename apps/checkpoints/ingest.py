@@ -40,6 +40,7 @@ _PLACEMENT_FIELDS = [
     "total_bytes", "newest_mtime_at", "fingerprint", "manifest", "damaged_at",
 ]  # fmt: skip
 _WRITE_ROWS = 2000
+_WENT_MISSING = "the copy is no longer there"
 Stamp = tuple[str, datetime]
 
 
@@ -73,6 +74,7 @@ class _Batch:
         self.transitions: list[Transition] = []
         self.voided: list[TrustEvidence] = []
         self.resolved: list[int] = []
+        self.reopened: list[int] = []
         self.new_findings: list[Finding] = []
         self.changed: list[Placement] = []
 
@@ -120,7 +122,7 @@ class _Batch:
         for found in Finding.objects.filter(placement__in=placement_ids, source_kind=SCAN, resolved_at=None):
             self.open_findings[found.placement_id].append(found)
         self.damage: dict[str, list[Finding]] = defaultdict(list)
-        for found in Finding.objects.filter(OPEN_DAMAGE, placement__in=placement_ids):
+        for found in Finding.objects.filter(OPEN_DAMAGE | _GONE_DAMAGE, placement__in=placement_ids):
             self.damage[found.placement_id].append(found)
         self.evidence: dict[str, list[TrustEvidence]] = defaultdict(list)
         for proof in TrustEvidence.objects.filter(placement__in=placement_ids, voided_at=None):
@@ -139,6 +141,7 @@ class _Batch:
     # -- one placement ----------------------------------------------------------------------------------------------
     def _take_one(self, row: Placement, checkpoint: Checkpoint, item: Listed) -> None:
         before = {name: getattr(row, name) for name in _COMPARED}
+        self._reopen(row, item)
         row.checkpoint_id = checkpoint.pk
         if before["checkpoint_id"] not in ("", None, checkpoint.pk):
             row.manifest_id = None  # other state lies at this path now
@@ -177,9 +180,21 @@ class _Batch:
             self.voided.extend(stale)
             self.evidence[row.pk] = [proof for proof in self.evidence[row.pk] if proof.voided_at is None]
         gone = [found for found in self.damage[row.pk] if self._is_old(found.fingerprint, found.found_at, item)]
-        self.resolved.extend(found.pk for found in gone)
+        self.resolved.extend(found.pk for found in gone if found.resolved_at is None)
         if row.damaged_at is not None and len(gone) == len(self.damage[row.pk]):
             row.damaged_at = None
+
+    def _reopen(self, row: Placement, item: Listed) -> None:
+        """A copy that was missing is back (its storage was not mounted, say): what was wrong with those files is wrong
+        again."""
+        back = [
+            found
+            for found in self.damage[row.pk]
+            if found.resolved_at is not None and not self._is_old(found.fingerprint, found.found_at, item)
+        ]
+        self.reopened.extend(found.pk for found in back)
+        if back and row.damaged_at is None:
+            row.damaged_at = self.now
 
     def _is_old(self, fingerprint: str, at: datetime, item: Listed) -> bool:
         return fingerprint != item.fingerprint and at < self.listed_at
@@ -226,6 +241,8 @@ class _Batch:
         Finding.objects.bulk_create(self.new_findings)
         if self.resolved:
             Finding.objects.filter(pk__in=self.resolved).update(resolved_at=self.now)
+        if self.reopened:
+            Finding.objects.filter(pk__in=self.reopened).update(resolved_at=None, resolved_reason="")
         if self.voided:
             TrustEvidence.objects.bulk_update(self.voided, ["voided_at", "void_reason"])
         self.manifests.write_evidence()
@@ -246,6 +263,11 @@ class _Batch:
             Shard.objects.filter(pk__in=gone[begin : begin + _WRITE_ROWS]).delete()
 
 
+_GONE_DAMAGE = (
+    Q(severity=Finding.Severity.DAMAGE, resolved_reason=_WENT_MISSING, resolved_at__isnull=False)
+    & Q(placement__listed_status=Placement.Status.MISSING)
+    & ~Q(source_kind=SCAN)
+)
 _COMPARED = [name if name not in ("checkpoint", "manifest") else f"{name}_id" for name in _PLACEMENT_FIELDS]
 
 
@@ -295,7 +317,8 @@ def _write_missing(scan: InventoryScan, gone: list[Placement]) -> None:
     )
     for begin in range(0, len(gone), _WRITE_ROWS):
         pks = [row.pk for row in gone[begin : begin + _WRITE_ROWS]]
-        Finding.objects.filter(placement__in=pks, source_kind=SCAN, resolved_at=None).update(resolved_at=now)
+        open_findings = Finding.objects.filter(placement__in=pks, resolved_at=None)
+        open_findings.update(resolved_at=now, resolved_reason=_WENT_MISSING)
     Transition.objects.bulk_create(transitions)
 
 

@@ -130,7 +130,7 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
         model = Finding
         fields = [
             "id", "placement", "code", "severity", "path", "detail", "cure", "begin_byte", "end_byte", "tensor",
-            "source_kind", "source_id", "found_at", "resolved_at",
+            "source_kind", "source_id", "found_at", "resolved_at", "resolved_reason",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -68,6 +68,14 @@ def test_damage_opens_one_alert_for_the_checkpoint_and_resolves_with_it(run: Tra
     assert alert.state == "resolved" and alert.resolved_at is not None
 
 
+def test_the_alert_of_a_damaged_copy_ends_when_the_copy_is_gone(run: TrainingRun) -> None:
+    placement = factories.placement(run, factories.tier(run.cluster), damaged_at=timezone.now(), status="corrupt")
+    assert standing() == [("damage", "checkpoint", placement.checkpoint_id)]
+    placement.status = placement.listed_status = "missing"
+    placement.save()
+    assert standing() == []
+
+
 def test_damage_that_comes_back_opens_a_new_alert(run: TrainingRun) -> None:
     placement = factories.placement(run, factories.tier(run.cluster), status="corrupt")
     standing()

@@ -177,6 +177,51 @@ def test_what_a_successful_listing_does_not_find_is_missing(tier: Any) -> None:
     assert scanned(tier, listing(shard_map(20))).missing_count == 0, "it is told once"
 
 
+def damaged(tier: Any) -> Placement:
+    """A copy at step 10 in which an audit found damage, and a listing a strange file."""
+    scanned(tier, listing(shard_map(10, findings=(finding(),))))
+    row = one()
+    evidence.mark_damage(
+        placement=row, findings=[finding("digest_mismatch", "damage", "rank-00001.safetensors")],
+        source_kind="audit", source_id="aud_1", fingerprint=row.fingerprint,
+    )  # fmt: skip
+    return row
+
+
+def test_nothing_is_wrong_any_more_with_a_copy_that_is_gone(tier: Any) -> None:
+    damaged(tier)
+    scanned(tier, listing())
+    assert not Finding.objects.filter(resolved_at=None).exists()
+    assert set(Finding.objects.values_list("resolved_reason", flat=True)) == {"the copy is no longer there"}
+
+
+def test_damage_is_back_when_the_very_files_are_back(tier: Any) -> None:
+    damaged(tier)
+    for _time in range(2):
+        scanned(tier, listing())
+        scanned(tier, listing(shard_map(10)))
+        found = Finding.objects.get(code="digest_mismatch")
+        assert (one().status, one().trust, found.resolved_at, found.resolved_reason) == (
+            "corrupt",
+            "complete",
+            None,
+            "",
+        )
+    scanned(tier, listing(shard_map(10)))
+    assert one().status == "corrupt"
+
+
+def test_damage_of_a_copy_that_was_gone_does_not_stick_to_other_files(tier: Any) -> None:
+    damaged(tier)
+    scanned(tier, listing())
+    scanned(tier, listing(shard_map(10, mtime_ns=listings.MTIME_NS + 1)))
+    assert (one().status, one().damaged_at) == ("complete", None)
+    assert not Finding.objects.filter(resolved_at=None).exists()
+    scanned(tier, listing())
+    scanned(tier, listing(shard_map(10)))
+    assert one().status == "corrupt" and one().damaged_at is not None, "the damaged files came back after all"
+
+
 def test_a_missing_copy_that_returns_unchanged_has_its_trust_again(tier: Any) -> None:
     scanned(tier, listing(shard_map(10), shard_map(20)))
     row = Placement.objects.get(checkpoint__step=10)
