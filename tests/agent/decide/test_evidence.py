@@ -13,6 +13,8 @@ from muster_agent.formats.detect import files_of, read_checkpoint
 from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.jobs.seal import seal
 from muster_agent.manifest.beside import read_beside
+from muster_agent.manifest.local_verdict import LocalVerdict
+from muster_agent.manifest.model import manifest_id
 from muster_agent.protocol.trust import Trust
 
 from tests.agent.checkpoint_factory import write_checkpoint
@@ -108,3 +110,98 @@ def test_the_server_never_lowers_what_the_manifest_proves(folder: Path) -> None:
 
 def test_a_time_in_the_future_is_no_negative_age(folder: Path) -> None:
     assert from_disk(read(folder), 0.0).age_seconds == 0.0
+
+
+# -- the verdict beside the data ---------------------------------------------------------------------------------------
+def left(folder: Path, **changes: Any) -> LocalVerdict:
+    """A full, good verdict about the files as they lie, except for `changes`."""
+    manifest = read_beside(str(folder))
+    assert manifest is not None
+    given = {
+        "version": 1,
+        "manifest_id": manifest_id(manifest),
+        "fingerprint": fingerprint(files_of(read(folder))),
+        "verified": True,
+        "sample_ratio": 1.0,
+        "at": "2026-06-01T00:00:00Z",
+        **changes,
+    }
+    return msgspec.convert(given, LocalVerdict)
+
+
+def judged_with(folder: Path, verdict: LocalVerdict, *evidence: ServerEvidence) -> Candidate:
+    shard_map = read(folder)
+    manifest = read_beside(str(folder))
+    manifests = {} if manifest is None else {shard_map.path: manifest}
+    return candidates_of([shard_map], 1e10, manifests, evidence, {shard_map.path: verdict})[0]
+
+
+@pytest.fixture
+def sealed(folder: Path) -> Path:
+    assert seal(str(folder)).manifest is not None
+    return folder
+
+
+def test_a_full_verdict_on_these_files_makes_them_verified(sealed: Path) -> None:
+    found = judged_with(sealed, left(sealed))
+    assert (found.trust, found.as_of, found.source) == (Trust.VERIFIED, "2026-06-01T00:00:00Z", "disk+manifest")
+    assert found.damage == ()
+
+
+def test_a_full_verdict_counts_where_only_the_times_changed_since_sealing(sealed: Path) -> None:
+    os.utime(sealed / "rank-00000-of-00002.safetensors", (5, 5))
+    assert judged_with(sealed, left(sealed)).trust is Trust.VERIFIED
+
+
+def test_a_sample_does_not_make_them_verified(sealed: Path) -> None:
+    assert judged_with(sealed, left(sealed, sample_ratio=0.9)).trust is Trust.SEALED
+
+
+@pytest.mark.parametrize("changes", [{"fingerprint": "0" * 32}, {"manifest_id": "0" * 64}])
+@pytest.mark.parametrize("verified", [True, False])
+def test_a_verdict_on_other_files_or_another_seal_counts_for_nothing(
+    sealed: Path, verified: bool, changes: dict[str, str]
+) -> None:
+    found = judged_with(sealed, left(sealed, verified=verified, findings=["bad"], **changes))
+    assert (found.trust, found.damage) == (Trust.SEALED, ())
+
+
+def test_a_verdict_without_a_manifest_counts_for_nothing(sealed: Path) -> None:
+    verdict = left(sealed)
+    (sealed / ".muster-manifest.json").unlink()
+    assert judged_with(sealed, verdict).trust is Trust.COMPLETE
+
+
+def test_a_file_that_was_added_voids_a_good_verdict_but_not_damage(sealed: Path) -> None:
+    good, bad = left(sealed), left(sealed, verified=False, findings=["bytes differ"])
+    (sealed / "notes.txt").write_text("x")
+    assert judged_with(sealed, good).trust is Trust.SEALED
+    assert len(judged_with(sealed, bad).damage) == 1
+
+
+def test_a_verdict_of_damage_says_what_when_and_how_to_clear_it(sealed: Path) -> None:
+    verdict = left(sealed, verified=False, sample_ratio=0.1, findings=[f"range {n}" for n in range(5)])
+    (sentence,) = judged_with(sealed, verdict).damage
+    assert sentence.startswith("range 0; range 1; range 2; and 2 more like these (")
+    assert "2026-06-01T00:00:00Z" in sentence and "verify it again" in sentence
+
+
+def test_damage_from_the_server_stands_beside_a_good_verdict(sealed: Path) -> None:
+    for at in (None, "2026-06-01T00:00:01+00:00", "garbage"):
+        word = said(read(sealed), trust="listed", damage=["bytes differ"], damage_at=at)
+        assert judged_with(sealed, left(sealed), word).damage == ("bytes differ",)
+
+
+def test_a_later_full_verdict_overrules_damage_from_the_server(sealed: Path) -> None:
+    word = said(read(sealed), trust="listed", damage=["bytes differ"], damage_at="2026-05-31T23:59:59+00:00")
+    found = judged_with(sealed, left(sealed), word)
+    assert (found.trust, found.damage) == (Trust.VERIFIED, ())
+    assert judged_with(sealed, left(sealed, sample_ratio=0.5), word).damage == ("bytes differ",)
+
+
+def test_the_server_overrules_damage_only_by_a_later_verification(sealed: Path) -> None:
+    bad = left(sealed, verified=False, findings=["bytes differ"])
+    later = said(read(sealed), as_of="2026-06-01T00:00:01+00:00")
+    assert judged_with(sealed, bad, later).damage == ()
+    for word in (said(read(sealed)), said(read(sealed), trust="sealed", as_of="2026-06-01T00:00:01+00:00")):
+        assert len(judged_with(sealed, bad, word).damage) == 1

@@ -9,10 +9,12 @@ import click
 from muster_agent.cli.finding_text import ProgressBar, say_findings
 from muster_agent.cli.output import CommandFailed, ExitCode, print_json
 from muster_agent.cli.reload_text import render
+from muster_agent.cli.verdict_note import leave_verdict, look_before
 from muster_agent.formats.base import Severity
 from muster_agent.jobs.chunks import CheckpointNotFound
-from muster_agent.jobs.reload import ShardsNotFound, prepare
-from muster_agent.protocol.results import ReloadReport
+from muster_agent.jobs.reload import PreparedReload, ShardsNotFound, prepare
+from muster_agent.manifest.model import Manifest
+from muster_agent.protocol.results import Backend, CacheState, ReloadReport
 from muster_agent.protocol.wire import ReloadParams
 from muster_agent.reload.backends import REQUESTABLE, is_as_requested
 
@@ -45,18 +47,20 @@ class Rate(click.ParamType[int]):
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, or cuda:N.")
 @click.option("--no-evict", is_flag=True, help="Leave the page cache as it is instead of dropping these files from it.")
 @click.option("--max-rate", type=Rate(), help="Read no faster than this, such as 500MB.")
+@click.option("--no-write", is_flag=True, help="Leave no verdict beside the data for `muster resume-point`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def reload(
     path: str,
     shards: tuple[str, ...],
     ranks: tuple[int, ...],
-    backend: str,
-    device: str,
-    no_evict: bool,
     max_rate: int | None,
+    no_evict: bool,
+    no_write: bool,
     as_json: bool,
+    **engine: str,
 ) -> None:
-    """Read the checkpoint at PATH as a restart would and compare it with its manifest, where it has one.
+    """Read the checkpoint at PATH as a restart would and compare it with its manifest, where it has one. The verdict is
+    then left beside the data, where `muster resume-point` finds it.
 
     Exit 0: read, and unchanged where sealed; 7: damage; 1: the named backend did not happen, or something could not
     be read; 3: not found.
@@ -67,14 +71,13 @@ def reload(
         path=path,
         shards=shards,
         ranks=ranks,
-        backend=backend,
-        device=device,
         evict=not no_evict,
         max_bytes_per_second=max_rate,
+        **engine,
     )
     bar = ProgressBar()
     try:
-        report = prepare(params).run(bar.control()).report
+        report = _run(prepare(params), bar, write=not no_write)
     except (CheckpointNotFound, ShardsNotFound) as error:
         hint = "check the path and the mount; `muster inventory` lists what is there"
         raise CommandFailed(str(error), hint=hint, code=ExitCode.NOT_FOUND) from error
@@ -86,6 +89,30 @@ def reload(
         click.echo(render(report, path))
     say_findings(report.findings)
     _exit_for(report, path)
+
+
+def _run(prepared: PreparedReload, bar: ProgressBar, *, write: bool) -> ReloadReport:
+    """The report, with its verdict left beside the data where there is a manifest."""
+    manifest = prepared.manifest
+    if manifest is None or not write:
+        return prepared.run(bar.control()).report
+    before = look_before(prepared.path, manifest)
+    report = prepared.run(bar.control()).report
+    bar.clear()
+    if report.verified is False or _proves_storage(report):
+        ratio = _read_ratio(report, manifest)
+        leave_verdict(before, verified=report.verified, sample_ratio=ratio, findings=report.findings)
+    return report
+
+
+def _proves_storage(report: ReloadReport) -> bool:
+    """Bytes that came from the page cache say nothing about those that the storage holds."""
+    went_around = report.effective in (Backend.HOST_DIRECT.value, Backend.GDS.value)
+    return went_around or report.cache_state == CacheState.COLD.value
+
+
+def _read_ratio(report: ReloadReport, manifest: Manifest) -> float:
+    return min(1.0, report.bytes / manifest.total_bytes) if manifest.total_bytes else 1.0
 
 
 def _exit_for(report: ReloadReport, path: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 import msgspec
@@ -21,6 +21,7 @@ from muster_agent.formats.base import ShardMap
 from muster_agent.formats.walk import Inventory
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.inventory import read_manifests
+from muster_agent.manifest.local_verdict import LocalVerdict, VerdictUnreadable, read_verdict
 from muster_agent.protocol.trust import Trust
 
 _LEAST_BUDGET_SECONDS = 0.5
@@ -106,9 +107,10 @@ class _Judge:
         if shard_map.path not in self.candidates:
             manifests, problems = read_manifests([shard_map], JobControl())
             for problem in problems:
-                say(f"muster: {problem.path}: {problem.detail}\n  what to do: {problem.cure}")
+                say(f"muster: {problem.detail}\n  what to do: {problem.cure}")
             evidence = self.evidence(folder).evidence
-            self.candidates[shard_map.path] = candidates_of([shard_map], time.time(), manifests, evidence)[0]
+            verdicts = _verdicts(manifests)
+            self.candidates[shard_map.path] = candidates_of([shard_map], time.time(), manifests, evidence, verdicts)[0]
         return self.candidates[shard_map.path]
 
     def evidence(self, folder: str) -> ServerAnswer:
@@ -124,6 +126,20 @@ class _Judge:
         if answer is not None and decision.path is not None and decision.path == answer.path:
             return msgspec.structs.replace(decision, predicted_seconds=answer.predicted_seconds)
         return decision
+
+
+def _verdicts(sealed_paths: Iterable[str]) -> dict[str, LocalVerdict]:
+    """What `muster verify` or `muster reload` left beside sealed checkpoints, by their paths."""
+    verdicts = {}
+    for path in sealed_paths:
+        try:
+            verdict = read_verdict(path)
+        except VerdictUnreadable as reason:
+            say(f"muster: the verdict {reason}\n  what to do: run `muster verify {path}` again, or remove that file")
+            continue
+        if verdict is not None:
+            verdicts[path] = verdict
+    return verdicts
 
 
 def _request(require: str, format_name: str | None, asked: dict[str, int | float | None]) -> ResumeRequest:

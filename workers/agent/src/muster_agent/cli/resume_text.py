@@ -14,7 +14,7 @@ _OUTCOMES = {
 }
 _SOURCES = {
     "disk": "the files on disk",
-    "disk+manifest": "the files on disk, and the manifest beside them",
+    "disk+manifest": "the files on disk, and what Muster left beside them",
     "disk+server": "the files on disk, and what the server knows of them",
 }
 

@@ -6,6 +6,7 @@ import click
 
 from muster_agent.cli.finding_text import ProgressBar, say_findings
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, print_json, printable
+from muster_agent.cli.verdict_note import leave_verdict, look_before
 from muster_agent.jobs.chunks import CheckpointNotFound, require_present
 from muster_agent.jobs.verify import verify as verify_checkpoint
 from muster_agent.manifest.beside import ManifestUnreadable, beside_path, read_beside
@@ -25,13 +26,17 @@ from muster_agent.protocol.wire import VerifyBody
     help="Share of the chunks to read; sizes are always compared.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses the sample.")
+@click.option("--no-write", is_flag=True, help="Leave no verdict beside the data for `muster resume-point`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def verify(path: str, sample_ratio: float, seed: int, as_json: bool) -> None:
+def verify(path: str, sample_ratio: float, seed: int, no_write: bool, as_json: bool) -> None:
     """Read the sealed checkpoint at PATH again and name any damage by shard, byte range and tensor.
+
+    The verdict is left beside the data, where `muster resume-point` finds it.
 
     Exit 0: every byte read is equal; 7: damage; 1: something could not be read; 3: no checkpoint or no manifest.
     """
     manifest = _manifest(path)
+    before = look_before(path, manifest)
     bar = ProgressBar()
     try:
         body = verify_checkpoint(path, manifest, sample_ratio=sample_ratio, seed=seed, control=bar.control())
@@ -44,6 +49,8 @@ def verify(path: str, sample_ratio: float, seed: int, as_json: bool) -> None:
     else:
         click.echo(_sentence(body, path, manifest))
     say_findings(body.findings)
+    if not no_write:
+        leave_verdict(before, verified=body.verified, sample_ratio=sample_ratio, findings=body.findings)
     if body.verified is False:
         raise SystemExit(int(ExitCode.DAMAGE))
     if body.verified is None:

@@ -5,7 +5,7 @@ The disk says what exists; a manifest or the server only add trust, and only whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -15,7 +15,8 @@ from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.checkpoint import files_of
 from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.manifest.compare import matches
-from muster_agent.manifest.model import Manifest
+from muster_agent.manifest.local_verdict import LocalVerdict, moment
+from muster_agent.manifest.model import Manifest, manifest_id
 from muster_agent.protocol.trust import Trust
 
 
@@ -28,6 +29,8 @@ class ServerEvidence(msgspec.Struct, frozen=True, kw_only=True):
     manifest_id: str | None = None
     as_of: str | None = None
     damage: tuple[str, ...] = ()
+    damage_at: str | None = None
+    """When the newest of that damage was found; None where the server does not say, and then it always stands."""
     tier: str | None = None
     tier_order: int = 0
 
@@ -58,16 +61,58 @@ def with_manifest(candidate: Candidate, shard_map: ShardMap, manifest: Manifest)
     return msgspec.structs.replace(candidate, trust=Trust.SEALED, as_of=manifest.sealed_at, source="disk+manifest")
 
 
-def with_server(candidate: Candidate, shard_map: ShardMap, evidence: Sequence[ServerEvidence]) -> Candidate:
-    """The candidate with what the server knows of these very files: its trust, damage that audits found, its tier."""
-    own = [one for one in evidence if one.path == candidate.path]
-    if not own:
+def of_these_files(shard_map: ShardMap, evidence: Sequence[ServerEvidence]) -> list[ServerEvidence]:
+    """What the server knows of these very files."""
+    own = [one for one in evidence if one.path == shard_map.path]
+    mark = fingerprint(files_of(shard_map)) if own else ""
+    return [one for one in own if one.fingerprint == mark]
+
+
+def verdict_that_applies(
+    shard_map: ShardMap, manifest: Manifest | None, verdict: LocalVerdict | None
+) -> LocalVerdict | None:
+    """The verdict where it speaks of these files and this manifest, else None. Damage counts by the sealed files alone;
+    to be all good, nothing may have been added to them either."""
+    if verdict is None or manifest is None or verdict.manifest_id != manifest_id(manifest):
+        return None
+    sealed = {shard.path for shard in manifest.shards}
+    files = [one for one in files_of(shard_map) if verdict.verified or one[0] in sealed]
+    return verdict if fingerprint(files) == verdict.fingerprint else None
+
+
+def _with_verdict(candidate: Candidate, verdict: LocalVerdict) -> Candidate:
+    if not verdict.verified:
+        more = len(verdict.findings) - _SHOWN_SENTENCES
+        sentences = [*verdict.findings[:_SHOWN_SENTENCES], *([f"and {more} more like these"] if more > 0 else [])]
+        said = "; ".join(sentences) or "its bytes are not those that were sealed"
+        damage = f"{said} (muster verify or reload at {verdict.at}; verify it again once it is repaired)"
+        return msgspec.structs.replace(candidate, damage=(*candidate.damage, damage))
+    if not verdict.is_full or not _may_rise(candidate, Trust.VERIFIED):
         return candidate
-    mark = fingerprint(files_of(shard_map))
-    for one in own:
-        if one.fingerprint == mark:
-            candidate = _with_one(candidate, one)
-    return candidate
+    return msgspec.structs.replace(candidate, trust=Trust.VERIFIED, as_of=verdict.at, source="disk+manifest")
+
+
+_SHOWN_SENTENCES = 3
+
+
+def _is_overruled(verdict: LocalVerdict, own: Sequence[ServerEvidence]) -> bool:
+    """Whether the server verified every byte of these files after the verdict found damage in them."""
+    return not verdict.verified and any(
+        one.trust == Trust.VERIFIED.value and _is_later(one.as_of, verdict.at) for one in own
+    )
+
+
+def _without_overruled(one: ServerEvidence, verdict: LocalVerdict | None) -> ServerEvidence:
+    """The server's word, less damage that was found before every byte was verified here."""
+    if verdict is None or not (verdict.verified and verdict.is_full) or not _is_later(verdict.at, one.damage_at):
+        return one
+    return msgspec.structs.replace(one, damage=())
+
+
+def _is_later(one: str | None, other: str | None) -> bool:
+    """Whether both are times, and `one` is the later."""
+    first, second = moment(one), moment(other)
+    return first is not None and second is not None and first > second
 
 
 def _with_one(candidate: Candidate, one: ServerEvidence) -> Candidate:
@@ -97,14 +142,23 @@ def _trust(word: str) -> Trust | None:
 def candidates_of(
     shard_maps: Iterable[ShardMap],
     now_unix_seconds: float,
-    manifests: dict[str, Manifest],
+    manifests: Mapping[str, Manifest],
     evidence: Sequence[ServerEvidence],
+    verdicts: Mapping[str, LocalVerdict] | None = None,
 ) -> list[Candidate]:
-    """One candidate per checkpoint on disk, with the trust that its manifest and the server add."""
+    """One candidate per checkpoint on disk, with what its manifest, the verdict beside it and the server add. Damage
+    from either counts, unless every byte of the same files was verified later."""
     found = []
     for shard_map in shard_maps:
         candidate = from_disk(shard_map, now_unix_seconds)
-        if shard_map.path in manifests:
-            candidate = with_manifest(candidate, shard_map, manifests[shard_map.path])
-        found.append(with_server(candidate, shard_map, evidence))
+        manifest = manifests.get(shard_map.path)
+        verdict = verdict_that_applies(shard_map, manifest, (verdicts or {}).get(shard_map.path))
+        own = of_these_files(shard_map, evidence)
+        if manifest is not None:
+            candidate = with_manifest(candidate, shard_map, manifest)
+        if verdict is not None and not _is_overruled(verdict, own):
+            candidate = _with_verdict(candidate, verdict)
+        for one in own:
+            candidate = _with_one(candidate, _without_overruled(one, verdict))
+        found.append(candidate)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, FOLDER_MANIFEST_NAME
+from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, FOLDER_MANIFEST_NAME, VERDICT_NAME
 
 _STEP_NAME = re.compile(
     r"(?:(?:global[-_]?step|step|iter|iteration|checkpoint|ckpt)[-_=]?)?(\d{1,18})", re.ASCII | re.IGNORECASE
@@ -32,8 +32,9 @@ def is_temporary(name: str) -> bool:
 
 
 def is_ours(name: str) -> bool:
-    """Whether the file is Muster's own manifest, which is no part of a checkpoint."""
-    return name == FOLDER_MANIFEST_NAME or name.endswith(FILE_MANIFEST_SUFFIX) or name.startswith(".muster-")
+    """Whether the file is Muster's own manifest or verdict, which is no part of a checkpoint."""
+    own_ending = name.endswith((FILE_MANIFEST_SUFFIX, VERDICT_NAME))
+    return name == FOLDER_MANIFEST_NAME or own_ending or name.startswith(".muster-")
 
 
 def is_noise(name: str) -> bool:

@@ -64,14 +64,21 @@ def write_beside(checkpoint_path: str, manifest: Manifest) -> str:
     """Write the manifest so that readers see the old one, the new one or none, never a part; returns its path.
     Raises OSError, and leaves nothing behind then."""
     path = beside_path(checkpoint_path)
+    write_atomically(path, canonical_bytes(manifest), mode_like=checkpoint_path)
+    return path
+
+
+def write_atomically(path: str, data: bytes, *, mode_like: str) -> None:
+    """Replace the file at `path`, durably, for whoever may read `mode_like`. Raises OSError, and leaves nothing behind
+    then."""
     folder = os.path.dirname(os.path.abspath(path))
     handle, temporary = tempfile.mkstemp(prefix=".muster-", suffix=".tmp", dir=folder)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(canonical_bytes(manifest))
+            file.write(data)
             file.flush()
-            # mkstemp gives 0600; whoever may read the checkpoint must be able to read its manifest.
-            os.fchmod(file.fileno(), os.stat(checkpoint_path).st_mode & 0o666 | 0o600)
+            # mkstemp gives 0600; whoever may read the checkpoint must be able to read what lies beside it.
+            os.fchmod(file.fileno(), os.stat(mode_like).st_mode & 0o666 | 0o600)
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
@@ -79,7 +86,6 @@ def write_beside(checkpoint_path: str, manifest: Manifest) -> str:
             os.unlink(temporary)
         raise
     _sync_folder(folder)
-    return path
 
 
 def _read_bounded(path: str) -> bytes:

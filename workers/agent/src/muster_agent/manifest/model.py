@@ -13,6 +13,8 @@ CHUNK_BYTES = 4 * 1024 * 1024
 MANIFEST_VERSION = 1
 FOLDER_MANIFEST_NAME = ".muster-manifest.json"
 FILE_MANIFEST_SUFFIX = ".muster.json"
+VERDICT_NAME = ".muster-verify.json"
+"""In a folder this is the verdict's name; beside a single file it is appended to the file's name."""
 
 
 class ShardDigest(msgspec.Struct, frozen=True, kw_only=True):

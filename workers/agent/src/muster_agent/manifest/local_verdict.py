@@ -1,0 +1,117 @@
+"""What `muster verify` and `muster reload` found, left beside the data for the next `muster resume-point`.
+
+It is evidence about files of one fingerprint against one manifest, and counts for no others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from muster_agent.formats.base import Finding, Severity
+from muster_agent.manifest.beside import write_atomically
+from muster_agent.manifest.model import VERDICT_NAME
+
+VERDICT_VERSION = 1
+MAX_VERDICT_BYTES = 64 * 1024
+MAX_SENTENCES = 20
+_MAX_SENTENCE_CHARACTERS = 500
+
+
+class LocalVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One comparison of a checkpoint's bytes with its manifest. `fingerprint` is over the sealed files as they lay;
+    `sample_ratio` (0..1) is the share that was read; `at` is ISO 8601; `findings` are sentences about damage."""
+
+    version: int
+    manifest_id: str
+    fingerprint: str
+    verified: bool
+    sample_ratio: float
+    at: str
+    findings: tuple[str, ...] = ()
+
+    @property
+    def is_full(self) -> bool:
+        return self.sample_ratio >= 1
+
+
+class VerdictUnreadable(Exception):
+    """A verdict is there but cannot be used; the message names the file and says why."""
+
+
+def verdict_path(checkpoint_path: str) -> str:
+    """Where the verdict about a checkpoint lies."""
+    if os.path.isdir(checkpoint_path):
+        return os.path.join(checkpoint_path, VERDICT_NAME)
+    return checkpoint_path + VERDICT_NAME
+
+
+def read_verdict(checkpoint_path: str) -> LocalVerdict | None:
+    """The verdict beside a checkpoint, None where there is none. Raises VerdictUnreadable."""
+    path = verdict_path(checkpoint_path)
+    try:
+        data = _read_bounded(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise VerdictUnreadable(f"{path} cannot be read: {error.strerror or error}") from error
+    if data is None:
+        raise VerdictUnreadable(f"{path} is no ordinary file of at most {MAX_VERDICT_BYTES} bytes")
+    try:
+        verdict = msgspec.json.decode(data, type=LocalVerdict)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise VerdictUnreadable(f"{path} is not understood: {error}") from error
+    if verdict.version != VERDICT_VERSION or moment(verdict.at) is None:
+        raise VerdictUnreadable(f"{path} is of another version of Muster, or says no time")
+    return msgspec.structs.replace(verdict, findings=_bounded(verdict.findings))
+
+
+def write_verdict(checkpoint_path: str, verdict: LocalVerdict) -> str:
+    """Leave the verdict beside the data, unless one that says more about the same files lies there; returns its path.
+    Raises OSError."""
+    path = verdict_path(checkpoint_path)
+    before = None
+    with contextlib.suppress(VerdictUnreadable):
+        before = read_verdict(checkpoint_path)
+    if before is None or supersedes(verdict, before):
+        write_atomically(path, msgspec.json.encode(verdict) + b"\n", mode_like=checkpoint_path)
+    return path
+
+
+def supersedes(new: LocalVerdict, old: LocalVerdict) -> bool:
+    """Whether `new`, the later one, takes the place of `old`: a sample without damage neither clears damage nor says
+    as much as a full verification of the same files."""
+    same = (new.manifest_id, new.fingerprint) == (old.manifest_id, old.fingerprint)
+    return not same or not new.verified or new.is_full or (old.verified and not old.is_full)
+
+
+def damage_sentences(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """One sentence for each of the first findings that are damage."""
+    return _bounded(found.detail for found in findings if found.severity is Severity.DAMAGE)
+
+
+def moment(text: str | None) -> datetime | None:
+    """The time that an ISO 8601 text with a zone names; None where it names none."""
+    try:
+        at = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else None
+
+
+def _bounded(sentences: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sentence[:_MAX_SENTENCE_CHARACTERS] for sentence in sentences)[:MAX_SENTENCES]
+
+
+def _read_bounded(path: str) -> bytes | None:
+    """The bytes; None for what is too large, or no ordinary file. Raises OSError."""
+    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return None
+        data = file.read(MAX_VERDICT_BYTES + 1)
+    return data if len(data) <= MAX_VERDICT_BYTES else None
