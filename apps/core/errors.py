@@ -51,3 +51,9 @@ class Unavailable(ApplicationError):
     status = 503
     code = "unavailable"
     title = "Unavailable"
+
+
+class TooLarge(ApplicationError):
+    status = 413
+    code = "too_large"
+    title = "Too large"

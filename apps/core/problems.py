@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.db import OperationalError
 from django.http import HttpRequest, JsonResponse
 from drf_standardized_errors.formatter import ExceptionFormatter
 from drf_standardized_errors.handler import exception_handler as standardized_handler
@@ -11,8 +15,9 @@ from drf_standardized_errors.types import ErrorResponse
 from rest_framework.exceptions import APIException
 from rest_framework.response import Response
 
-from apps.core.errors import ApplicationError
+from apps.core.errors import ApplicationError, TooLarge, Unavailable
 
+log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
 TITLES = {
     400: "Invalid request",
@@ -87,12 +92,25 @@ def problem_response(error: ApplicationError, request: HttpRequest | None = None
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
     """Django REST framework's hook: services' errors keep their status, everything leaves as a problem document."""
+    exc = _as_application_error(exc)
     if isinstance(exc, ApplicationError):
         exc = ApplicationAPIException(exc)
     response: Response | None = standardized_handler(exc, context)
     if response is not None:
         response.content_type = CONTENT_TYPE
+        if response.status_code == 503:
+            response["Retry-After"] = "2"
     return response
+
+
+def _as_application_error(exc: Exception) -> Exception:
+    """What Django and the drivers raise for a caller's or a database's trouble, as an answer that says what to do."""
+    if isinstance(exc, RequestDataTooBig):
+        return TooLarge(f"A body has at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes here; send less at once.")
+    if isinstance(exc, OperationalError):
+        log.error("the database did not answer: %s", exc)
+        return Unavailable("The database is busy or away; try again in a few seconds.")
+    return exc
 
 
 def _pointer(attr: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.db import OperationalError
 from django.test import Client
 from factories import token, user
 
@@ -24,6 +25,9 @@ def headers() -> dict[str, str]:
         ("put", "/api/v1/tokens/", "{}", "application/json", 405),
         ("post", "/api/v1/tokens/", "{broken", "application/json", 400),
         ("post", "/api/v1/tokens/", "name=x", "text/plain", 415),
+        ("post", "/api/v1/tokens/", "[" * 100_000, "application/json", 400),
+        ("post", "/api/v1/tokens/", " " * 6_000_000, "application/json", 413),
+        ("post", "/agent/v1/enrol", "[" * 2_000_000, "application/json", 422),
         ("get", "/api/v1/tokens/?limit=0", None, None, 400),
         ("get", "/api/v1/tokens/?cursor=forged", None, None, 400),
         ("get", "/api/v1/tokens/?sort=secret", None, None, 400),
@@ -49,6 +53,21 @@ def test_each_kind_of_error_has_the_one_shape(
     assert problem["instance"] == path.partition("?")[0]
     assert problem["request_id"] == answer["X-Request-Id"]
     assert all(set(error) == {"pointer", "code", "detail"} for error in problem["errors"])
+
+
+def test_a_database_that_is_busy_is_503_and_says_to_try_again(
+    headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(raise_request_exception=False)
+
+    def locked(*_args: object, **_kwargs: object) -> None:
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr("apps.accounts.services.create_token", locked)
+    answer = client.post("/api/v1/tokens/", {"name": "x"}, content_type="application/json", headers=headers)
+    assert answer.status_code == 503
+    assert "try again" in answer.json()["detail"]
+    assert answer["Retry-After"] == "2"
 
 
 def test_a_harmless_request_id_is_kept_and_a_harmful_one_replaced(client: Client) -> None:

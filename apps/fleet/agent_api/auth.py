@@ -67,7 +67,7 @@ def decode(raw: bytes, body_type: type[Message]) -> Message:
     """Raises InvalidInput with what is wrong and where."""
     try:
         return msgspec.json.decode(raw, type=body_type)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"The body is not the expected JSON: {error}") from error
 
 

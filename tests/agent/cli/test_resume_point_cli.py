@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -102,6 +103,33 @@ def test_a_path_that_is_not_there_exits_1_and_is_not_taken_for_a_fresh_start(tmp
     done = muster(tmp_path / "nowhere", "--json")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "no such file or folder" in done.stderr
+
+
+@contextmanager
+def without_roots_rights() -> Iterator[None]:
+    """Root reads whatever the modes say; here it asks as somebody else."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_checkpoints_that_cannot_be_read_exit_1_since_unknown_is_not_gone() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        run = Path(folder) / "run-a"
+        write_checkpoint(run, 10, rank_bytes=300, world_size=2)
+        muster(run)  # everything is imported before the rights are given up
+        step_path(run, 10).chmod(0o000)
+        with without_roots_rights():
+            done = muster(run)
+        step_path(run, 10).chmod(0o755)
+    assert done.exit_code == 1
+    assert "could not be read" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from muster_agent.cli.server_evidence import BUDGET_SECONDS, NoEvidence, ServerA
 from muster_agent.decide.evidence import candidates_of
 from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, ResumeRequest
 from muster_agent.decide.resume import decide, reasons_against, wanted_world_size
-from muster_agent.formats.base import ShardMap
+from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.walk import Inventory
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.inventory import read_manifests
@@ -82,7 +82,17 @@ def resume_point(
         for line in decision_lines(decision, path):
             click.echo(one_line(line))
     if decision.outcome != "found":
-        raise SystemExit(int(ExitCode.NOT_FOUND))
+        raise SystemExit(int(_without_a_point(shard_maps, path)))
+
+
+def _without_a_point(shard_maps: Sequence[ShardMap], path: str) -> ExitCode:
+    """3 when there really is none. What could not be looked at may be the very checkpoint: unknown is not gone."""
+    unread = [one.path for one in shard_maps if one.status is Status.UNREADABLE]
+    if not unread:
+        return ExitCode.NOT_FOUND
+    say(f"muster: {len(unread)} of the checkpoints under {path} could not be read, {unread[0]} among them")
+    say("  what to do: run this as a user who may read them; do not take it for an empty folder")
+    return ExitCode.ERROR
 
 
 class _Judge:
