@@ -189,3 +189,12 @@ def test_prose_groups_large_numbers_shows_code_and_lets_nothing_run() -> None:
         "bytes 33,554,432 to 37,748,736 of rank-00003.bin, see <code>muster verify</code> &lt;b&gt;now&lt;/b&gt;"
     )
     assert prose("a lone ` <i>tick") == "a lone ` &lt;i&gt;tick"
+
+
+def test_the_spread_of_one_drill_has_an_axis_of_whole_minutes() -> None:
+    one = rto.trend([point(0)], "reload")["layout"]["xaxis"]
+    assert one["range"] == ["2026-11-01T02:30:00+00:00", "2026-11-01T03:30:00+00:00"]
+    assert one["tickformat"] == "%H:%M<br>%d %b"
+    many = rto.trend([point(day) for day in range(20)], "reload")["layout"]["xaxis"]
+    assert many["range"][0] < START.isoformat() and "tickformat" not in many
+    assert rto.trend([], "reload")["data"]

@@ -133,7 +133,7 @@ def chart(clients: Sequence[Client], url: str) -> Chart:
         rows=tuple(
             (
                 client.name,
-                client.node or "unknown",
+                client.node or "gone",
                 units.duration(client.end_seconds),
                 units.duration(client.seconds),
                 units.rate(client.bytes_per_second),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 from urllib.parse import urlencode
@@ -17,6 +17,8 @@ from apps.recovery import rto as statistics
 
 GREW_RATIO = 1.25
 MIN_TO_COMPARE = 4
+SHORTEST_AXIS = timedelta(hours=1)
+CLOCK_AXIS = timedelta(days=2)
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,20 @@ def trend(points: Sequence[Point], kind: str) -> Figure:
         if value is not None:
             lines.append(_level(name, x, value))
     frame = layout(x_title="", y_title="seconds", **_objective(points))
+    frame["xaxis"] |= _time_axis([point.at for point in points])
     return {"data": [*lines, dots], "layout": frame}
+
+
+def _time_axis(times: Sequence[datetime]) -> dict[str, Any]:
+    """At least an hour, so that one drill, or a few within seconds, get ticks of whole minutes."""
+    if not times:
+        return {}
+    first, last = min(times), max(times)
+    margin = max((SHORTEST_AXIS - (last - first)) / 2, (last - first) / 20)
+    axis: dict[str, Any] = {"type": "date", "range": [(first - margin).isoformat(), (last + margin).isoformat()]}
+    if last - first < CLOCK_AXIS:
+        axis |= {"tickformat": "%H:%M<br>%d %b", "nticks": 6}
+    return axis
 
 
 def _level(name: str, x: Sequence[str], value: float) -> dict[str, Any]:

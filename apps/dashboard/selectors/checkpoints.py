@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import Count, Exists, Max, Min, OuterRef, Prefetch, Q, QuerySet
+from django.db.models.functions import Coalesce
 
 from apps.checkpoints.models import Checkpoint, Finding, Placement, Shard, TrustEvidence
 from apps.recovery.selectors import with_ceiling
 
 
 def checkpoints(*, run_id: str = "", status: str = "", trust: str = "", search: str = "") -> QuerySet[Checkpoint]:
-    """Checkpoints with their copies and the number of open damage findings on these."""
+    """Checkpoints with their copies, the number of open damage findings on these, and `known_at` to order them by:
+    when they were saved, or first seen where the storage does not say."""
     copies = Placement.objects.select_related("tier").order_by("tier__speed_order", "pk")
     damage = Count(
         "placements__findings",
@@ -24,7 +26,7 @@ def checkpoints(*, run_id: str = "", status: str = "", trust: str = "", search: 
             rows = rows.filter(Exists(Placement.objects.filter(checkpoint=OuterRef("pk"), **{field: value})))
     if run_id:
         rows = rows.filter(run_id=run_id)
-    return _searched(rows, search).annotate(damage_count=damage)
+    return _searched(rows, search).annotate(damage_count=damage, known_at=Coalesce("saved_at", "created_at"))
 
 
 def _searched(rows: QuerySet[Checkpoint], search: str) -> QuerySet[Checkpoint]:

@@ -140,7 +140,7 @@ def prose(text: str) -> SafeString:
 
 @register.filter
 def yes_no_unknown(value: bool | None) -> str:
-    return {True: "yes", False: "no"}.get(value, "not known")  # type: ignore[arg-type]
+    return {True: "yes", False: "no"}.get(value, units.NOT_MEASURED)  # type: ignore[arg-type]
 
 
 @register.simple_tag(takes_context=True)

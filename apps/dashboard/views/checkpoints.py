@@ -33,7 +33,8 @@ def checkpoint_list(request: HttpRequest) -> HttpResponse:
         facet(request, "trust", "Trust", pages.choices_of(Placement.Trust)),
     ]
     rows = scoped(request, found, "run__cluster")
-    context = pages.list_context(request, rows, order="-created_at", facets=facets, search_for="Run name or step")
+    order = "-step" if run_id else "-known_at"
+    context = pages.list_context(request, rows, order=order, facets=facets, search_for="Run name or step")
     context["run"] = scoped(request, TrainingRun.objects.filter(pk=run_id), "cluster").first() if run_id else None
     return render(request, "dashboard/checkpoints.html", context)
 

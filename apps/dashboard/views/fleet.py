@@ -16,6 +16,7 @@ from apps.core.errors import InvalidInput, NotFound
 from apps.core.models import Transition
 from apps.dashboard import pages
 from apps.dashboard.facets import facet
+from apps.dashboard.facts import readable
 from apps.dashboard.forms import JoinTokenForm
 from apps.fleet import services
 from apps.fleet.access import scoped
@@ -69,6 +70,7 @@ def node_detail(request: HttpRequest, node_id: str) -> HttpResponse:
     context = {
         "node": node,
         "agent": agent,
+        "facts": readable(node.facts),
         "tasks": list(tasks) if agent else [],
         "changes": list(changes) if agent else [],
         "can_administer": pages.operates(request, node.cluster_id, Role.ADMIN),

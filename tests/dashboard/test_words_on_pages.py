@@ -1,0 +1,82 @@
+"""What pages say and in which order: the same word for the same thing, newest first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
+import factories
+from dashboard.scene import Scene
+from django.test import Client
+from django.utils import timezone
+
+from apps.accounts.models import Role
+from apps.checkpoints.models import Checkpoint, Shard
+from apps.drills.models import DrillRung, RankResult
+
+SignIn = Callable[[str], Client]
+
+
+def steps_on(html: str) -> list[int]:
+    return [int(step.replace(",", "")) for step in re.findall(r"<b>step ([\d,]+)</b>", html)]
+
+
+def walk(client: Client, url: str) -> list[int]:
+    """The steps of all of a list's pages in order."""
+    found: list[int] = []
+    while url:
+        html = client.get(url).content.decode()
+        found += steps_on(html)
+        more = re.search(r'href="(\?[^"]*)" rel="next"', html)
+        url = "/checkpoints/" + more.group(1).replace("&amp;", "&") if more else ""
+    return found
+
+
+def test_checkpoints_of_one_scan_are_listed_by_when_they_were_saved(db: None, client: Client) -> None:
+    run, now = factories.run(factories.cluster()), timezone.now()
+    Checkpoint.objects.bulk_create(
+        Checkpoint(
+            run=run,
+            step=step,
+            format="safetensors",
+            created_at=now,
+            saved_at=None if step == 1 else now - timedelta(minutes=200 - step),
+        )
+        for step in [*range(2, 131), 1]
+    )
+    client.force_login(factories.user("vera", Role.VIEWER))
+    assert walk(client, "/checkpoints/") == [1, *range(130, 1, -1)]
+    assert walk(client, f"/checkpoints/?run={run.pk}") == list(range(130, 0, -1))
+
+
+def test_a_drill_that_measured_nothing_says_so_in_one_way(scene: Scene, signed_in: SignIn) -> None:
+    rung = DrillRung.objects.create(drill=scene.failed, order=0, client_count=1)
+    RankResult.objects.create(rung=rung, rank=0, ranks=[0], outcome="failed", error="rank-0.distcp differs")
+    html = signed_in("viewer").get(f"/drills/{scene.failed.pk}/").content.decode()
+    assert "not measured" in html
+    assert "not known" not in html and "unknown" not in html
+
+
+def test_the_clients_of_a_drill_have_the_whole_width(scene: Scene, signed_in: SignIn) -> None:
+    html = signed_in("viewer").get(f"/drills/{scene.reload.pk}/").content.decode()
+    assert html.index("<h2>Clients</h2>") < html.index('<div class="grid">')
+
+
+def test_a_run_says_which_of_its_drills_timed_the_storage_alone(scene: Scene, signed_in: SignIn) -> None:
+    client = signed_in("viewer")
+    rows = client.get(f"/runs/{scene.llama.pk}/").content.decode().split("<tr data-row>")
+    herd = next(row for row in rows if f"/drills/{scene.herd.pk}/" in row)
+    failover = next(row for row in rows if f"/drills/{scene.failover.pk}/" in row)
+    assert "storage part only" in herd and "storage part only" not in failover
+
+
+def test_a_cluster_without_a_scheduler_says_so(scene: Scene, signed_in: SignIn) -> None:
+    assert "no scheduler connected" in signed_in("viewer").get("/nodes/").content.decode()
+
+
+def test_rank_shards_of_one_size_are_said_once(scene: Scene, signed_in: SignIn) -> None:
+    url = f"/checkpoints/{scene.good.checkpoint_id}/"
+    assert "Rank shards of 2.00 GB each." in signed_in("viewer").get(url).content.decode()
+    Shard.objects.filter(placement=scene.good, rank=1).update(size_bytes=1_000_000_000)
+    assert "Rank shards from 1.00 GB to 2.00 GB." in signed_in("viewer").get(url).content.decode()
