@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from muster_agent.formats.base import Role, ShardMap, Status
+from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.detect import read_checkpoint
 
 Sample = Callable[[str], Path]
@@ -43,6 +43,7 @@ def test_an_empty_file_of_a_rank_without_data_is_legitimate(sample: Sample) -> N
     assert found.status is Status.COMPLETE
     assert [shard.path for shard in found.shards if shard.size_bytes == 0] == ["__3_0.distcp"]
     assert codes(found) == {"optimizer_missing"}
+    assert found.world_size == 4
 
 
 def test_a_save_over_more_ranks_leaves_orphans_and_is_complete(sample: Sample) -> None:
@@ -70,7 +71,11 @@ def test_what_real_crashes_left_is_judged(sample: Sample, name: str, status: Sta
 def test_a_save_that_is_still_running_is_in_progress(sample: Sample) -> None:
     folder = sample("dcp/crash/d-async-inflight/step-10")
     os.utime(folder / "__0_0.distcp")
-    assert read(folder, grace_seconds=600).status is Status.IN_PROGRESS
+    found = read(folder, grace_seconds=600)
+    assert found.status is Status.IN_PROGRESS
+    assert {one.severity for one in found.findings} == {Severity.NOTE}
+    (missing,) = [one for one in found.findings if one.code == "metadata_missing"]
+    assert "Wait for the save to end" in missing.cure and "remove" not in missing.cure.lower()
 
 
 def test_files_newer_than_the_metadata_point_to_a_save_over_an_old_checkpoint(sample: Sample) -> None:

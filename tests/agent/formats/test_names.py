@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from muster_agent.formats.names import is_temporary, step_of_file, step_of_name, unsafe_reason
+from muster_agent.formats.names import is_temporary, run_of_path, step_of_file, step_of_name, unsafe_reason
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,20 @@ def test_names_that_must_not_be_joined(name: object) -> None:
 @pytest.mark.parametrize("name", ["a", "sub/a.safetensors", "模.safetensors", "..a"])
 def test_names_that_may_be_joined(name: str) -> None:
     assert unsafe_reason(name) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "run"),
+    [
+        ("/data/llama/step-100", "llama"),
+        ("/data/checkpoints/demo-mlp/step-100", "demo-mlp"),
+        ("/data/exp7/checkpoints/step-100", "exp7"),
+        ("/data/exp7/outputs/Checkpoints/step-100", "exp7"),
+        ("/data/exp7/weights/model-step-100.safetensors", "exp7"),
+        ("/checkpoints/step-100", "checkpoints"),
+        ("/outputs/ckpt/step-100", "ckpt"),
+        ("/step-100", ""),
+    ],
+)
+def test_a_run_is_named_by_the_nearest_folder_that_says_more_than_checkpoints(path: str, run: str) -> None:
+    assert run_of_path(path) == run

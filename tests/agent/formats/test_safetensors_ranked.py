@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from muster_agent.formats.base import Role, ShardMap, Status
+from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.detect import read_checkpoint
 
 from tests.agent.checkpoint_factory import safetensors_bytes, write_checkpoint
@@ -162,3 +162,43 @@ def test_optimizer_rng_and_loader_state_are_each_missed(tmp_path: Path) -> None:
     assert codes(written(1, "model.w", "rng.s", "dataloader.p")) == ["optimizer_missing"]
     bare = written(2, "model.w", "optimizer.m")
     assert (codes(bare), bare.resumable) == (["rng_missing", "dataloader_missing"], True)
+
+
+# -- while a save runs -------------------------------------------------------------------------------------------------
+def test_a_rank_that_has_not_written_yet_is_no_damage_while_the_save_runs(folder: Path) -> None:
+    (folder / "checkpoint.json").unlink()
+    (folder / NAME).rename(folder / f"{NAME}.tmp")
+    found = read(folder, grace_seconds=3600)
+    assert found.status is Status.IN_PROGRESS
+    assert {one.code: one.severity for one in found.findings} == {
+        "shard_missing": Severity.NOTE, "temporary_left": Severity.NOTE, "in_progress": Severity.NOTE,
+    }  # fmt: skip
+    (missing,) = [one for one in found.findings if one.code == "shard_missing"]
+    assert "Wait for the save to end" in missing.cure
+
+
+def test_the_same_rank_is_damage_once_the_grace_period_is_over(folder: Path) -> None:
+    (folder / "checkpoint.json").unlink()
+    (folder / NAME).unlink()
+    (missing,) = [one for one in read(folder).findings if one.code == "shard_missing"]
+    assert missing.severity is Severity.DAMAGE and "Copy the file back" in missing.cure
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "world_size"),
+    [
+        ("rank-00000-of-00004.safetensors.tmp", "safetensors", 4),
+        ("model-00001-of-00002.safetensors.tmp", "unknown", None),
+    ],
+)
+def test_a_save_that_has_only_begun_is_in_progress_then_incomplete(
+    tmp_path: Path, name: str, format: str, world_size: int | None
+) -> None:
+    begun = tmp_path / "run" / "step-50"
+    begun.mkdir(parents=True)
+    (begun / name).write_bytes(b"x" * 10)
+    found = read(begun, grace_seconds=3600)
+    assert (found.status, found.format, found.step, found.world_size) == (Status.IN_PROGRESS, format, 50, world_size)
+    assert "temporary_left" in codes(found)
+    assert all(one.severity is Severity.NOTE for one in found.findings)
+    assert read(begun).status is Status.INCOMPLETE and "temporary_left" in codes(read(begun))

@@ -73,7 +73,8 @@ def reload(
         ranks=ranks,
         evict=not no_evict,
         max_bytes_per_second=max_rate,
-        **engine,
+        backend=engine["backend"],
+        device=engine["device"],
     )
     bar = ProgressBar()
     try:

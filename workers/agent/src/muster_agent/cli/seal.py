@@ -22,7 +22,8 @@ from muster_agent.protocol.wire import SealBody
 def seal(path: str, no_write: bool, checksums: bool, as_json: bool) -> None:
     """Read every byte of the complete checkpoint at PATH once and write its manifest beside it.
 
-    A checkpoint that is not complete, or that changes meanwhile, is refused (exit 7).
+    A checkpoint that is not complete, or that changes meanwhile, is refused: exit 7 where it is damaged or changed, 1
+    where its save has not ended.
     """
     bar = ProgressBar()
     try:

@@ -13,7 +13,7 @@ from muster_agent.formats.base import Finding, Role, Severity, ShardMap
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import FileSeen, Folder, look, trouble
-from muster_agent.formats.names import is_temporary, step_of_file, step_of_name
+from muster_agent.formats.names import is_temporary, run_of_path, step_of_file, step_of_name
 from muster_agent.formats.verdict import AgeLimit, conclude
 
 GRACE_SECONDS = 600.0
@@ -115,7 +115,7 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
     return conclude(
         draft,
         path=path,
-        run=os.path.basename(os.path.dirname(path)),
+        run=run_of_path(path),
         named_step=named,
         newest_mtime_ns=folder.newest_mtime_ns,
         age_limit=age_limit,

@@ -35,7 +35,7 @@ def claim(folder: Folder) -> Reader | None:
         return _read_foreign
     if any(map(dcp.is_own_name, names)):
         return lambda place, with_tensors: dcp.read_dcp(place, with_tensors=with_tensors)
-    if safetensors_ranked.MARKER_NAME in names or any(map(safetensors_ranked.is_rank_name, names)):
+    if safetensors_ranked.MARKER_NAME in names or any(map(_is_rank_file, names)):
         return lambda place, with_tensors: safetensors_ranked.read_ranked(place, with_tensors=with_tensors)
     if any(map(dcp_hf.is_own_name, names)):
         return lambda place, with_tensors: dcp_hf.read_dcp_hf(place, with_tensors=with_tensors)
@@ -47,6 +47,10 @@ def claim(folder: Folder) -> Reader | None:
     if "model.safetensors" in names:
         return _read_loose
     return None
+
+
+def _is_rank_file(name: str) -> bool:
+    return safetensors_ranked.is_rank_name(name) or safetensors_ranked.is_unfinished_rank_name(name)
 
 
 def _is_megatron(folder: Folder) -> bool:
@@ -66,6 +70,8 @@ def reader_of_checkpoint(folder: Folder) -> Reader:
         return _read_loose
     if not folder.files and not folder.folders and not folder.blocked:
         return _read_empty
+    if folder.files and not folder.folders and all(map(is_temporary, folder.files)):
+        return _read_begun
     return _read_foreign
 
 
@@ -90,6 +96,13 @@ def _read_loose(folder: Folder, with_tensors: bool) -> Draft:
 def _read_empty(folder: Folder, _with_tensors: bool) -> Draft:
     draft = Draft(UNKNOWN_FORMAT, committed=False, roles=None)
     draft.findings.append(finding("metadata_missing", path=folder.path, detail="the folder is empty"))
+    return draft
+
+
+def _read_begun(folder: Folder, _with_tensors: bool) -> Draft:
+    draft = Draft(UNKNOWN_FORMAT, committed=False, roles=None)
+    detail = "there are only temporary files of a save that has not ended"
+    draft.findings.append(finding("metadata_missing", path=folder.path, detail=detail))
     return draft
 
 

@@ -62,7 +62,7 @@ def read_dcp(folder: Folder, *, with_tensors: bool) -> Draft:
     _check_coverage(draft, plan)
     _check_files(draft, folder, plan)
     _note_unused(draft, folder, {record.file for record in plan.records})
-    draft.world_size = _world_size(plan)
+    draft.world_size = _world_size(folder, plan)
     draft.dp = len({name for name in plan.names if _LOADER_NAME.fullmatch(name)}) or None
     draft.findings.extend(record_findings(folder, plan))
     draft.step = step_inside(folder, plan)
@@ -236,9 +236,12 @@ def _rank(name: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _world_size(plan: Plan) -> int | None:
-    """Exact where the metadata holds every rank's plan, else the lowest number of ranks that the files allow."""
-    ranks = [rank for rank in map(_rank, {record.file for record in plan.records}) if rank is not None]
+def _world_size(folder: Folder, plan: Plan) -> int | None:
+    """Exact where the metadata holds every rank's plan, else the lowest number of ranks that the files allow. An empty
+    file that no record uses counts: a rank without data of its own wrote it."""
+    used = {record.file for record in plan.records}
+    empty = {name for name, seen in folder.files.items() if name.endswith(".distcp") and seen.size_bytes == 0}
+    ranks = [rank for rank in map(_rank, used | empty) if rank is not None]
     return plan.writers or (max(ranks) + 1 if ranks else None)
 
 

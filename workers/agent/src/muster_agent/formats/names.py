@@ -10,6 +10,10 @@ _STEP_NAME = re.compile(
     r"(?:(?:global[-_]?step|step|iter|iteration|checkpoint|ckpt)[-_=]?)?(\d{1,18})", re.ASCII | re.IGNORECASE
 )
 _STEP_STEM = re.compile(r"(?:.*[-_.])?(?:global[-_]?step|step|iter|checkpoint|ckpt)[-_=]?(\d{1,18})", re.ASCII)
+_GENERIC_FOLDERS = frozenset(
+    {"checkpoint", "checkpoints", "ckpt", "ckpts", "weights", "snapshot", "snapshots", "output", "outputs"}
+)
+"""What every job calls the folder of its checkpoints, so that the name tells no run from another."""
 _TEMPORARY = re.compile(r"\.tmp[A-Za-z0-9_-]*$|\.tmp\.|\.orbax-checkpoint-tmp|_tmp_[0-9a-f-]{8,}$|\.partial$|\.dirty\.")
 
 
@@ -24,6 +28,14 @@ def step_of_file(name: str) -> int | None:
     stem = name.rsplit(".", 1)[0]
     match = _STEP_NAME.fullmatch(stem) or _STEP_STEM.fullmatch(stem)
     return int(match.group(1)) if match else None
+
+
+def run_of_path(path: str) -> str:
+    """The run of the checkpoint at this absolute path: the name of the folder that holds its steps, or of the nearest
+    one above that says more than `checkpoints` does. Where none says more, the folder's own name."""
+    folders = [part for part in path.split("/")[:-1] if part]
+    own = folders[-1] if folders else ""
+    return next((name for name in reversed(folders) if name.lower() not in _GENERIC_FOLDERS), own)
 
 
 def is_temporary(name: str) -> bool:

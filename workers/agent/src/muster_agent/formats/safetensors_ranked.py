@@ -16,7 +16,7 @@ from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, reach
-from muster_agent.formats.names import unsafe_reason
+from muster_agent.formats.names import is_temporary, unsafe_reason
 from muster_agent.formats.safetensors import (
     FORMAT,
     add_absent,
@@ -47,6 +47,16 @@ def is_rank_name(name: str) -> bool:
     return _RANK_NAME.fullmatch(name) is not None
 
 
+def is_unfinished_rank_name(name: str) -> bool:
+    """Whether a rank's file is being written under it: `rank-00000-of-00004.safetensors.tmp`."""
+    return is_temporary(name) and is_rank_name(_final_name(name))
+
+
+def _final_name(name: str) -> str:
+    stem, ending, _ = name.partition(".safetensors")
+    return stem + ending
+
+
 def read_ranked(folder: Folder, *, with_tensors: bool) -> Draft:
     """Judge a rank-sharded folder by its marker, or by its names where the marker is not there."""
     if MARKER_NAME in folder.files:
@@ -66,8 +76,10 @@ def read_ranked(folder: Folder, *, with_tensors: bool) -> Draft:
 
 
 def _family(draft: Draft, folder: Folder) -> int:
-    """The world size that most rank files name; files of another world size are a finding."""
-    counts = Counter(int(match.group(2)) for match in map(_RANK_NAME.fullmatch, folder.files) if match)
+    """The world size that most rank files name; files of another world size are a finding. Where a save has only begun,
+    the temporary names tell."""
+    names = list(filter(is_rank_name, folder.files)) or map(_final_name, filter(is_unfinished_rank_name, folder.files))
+    counts = Counter(int(match.group(2)) for match in map(_RANK_NAME.fullmatch, names) if match)
     if not counts:
         return 0
     ranks = max(counts, key=lambda size: (counts[size], size))

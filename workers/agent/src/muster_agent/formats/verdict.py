@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from muster_agent.formats.base import Finding, Role, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
@@ -34,7 +36,7 @@ def conclude(
     status = status_of(draft, recent=recent)
     reasons = [*draft.not_resumable_reasons, *_reasons(draft, status)]
     findings = [
-        *draft.findings,
+        *(draft.findings if status is not Status.IN_PROGRESS else map(_as_of_a_running_save, draft.findings)),
         *_status_findings(status, path),
         *_step_findings(draft.step, named_step, path),
         *_role_findings(draft.roles if status in _WHOLE else None, path),
@@ -101,6 +103,16 @@ def _status_findings(status: Status, path: str) -> list[Finding]:
     if status is Status.IN_PROGRESS:
         return [finding("in_progress", path=path, detail="no commit marker yet, and the newest change is recent")]
     return []
+
+
+def _as_of_a_running_save(found: Finding) -> Finding:
+    """What would be damage at rest is only what has not been written yet while a save runs."""
+    if found.severity is not Severity.DAMAGE and found.code != "temporary_left":
+        return found
+    return msgspec.structs.replace(found, severity=Severity.NOTE, cure=_WAIT)
+
+
+_WAIT = "Wait for the save to end, then look again; leave its files alone until then."
 
 
 def _step_findings(inside: int | None, named: int | None, path: str) -> list[Finding]:
