@@ -16,6 +16,14 @@ class DemoFailure(RuntimeError):
     """A step did not give what it should; the demo ends with this sentence and a non-zero exit."""
 
 
+class Refused(DemoFailure):
+    """An HTTP error answer with its status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class ControlPlane:
     """JSON over HTTP; a problem document becomes a `DemoFailure` with its detail."""
 
@@ -59,7 +67,7 @@ class ControlPlane:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
-            raise DemoFailure(f"{method} {path} gave {error.code}: {_detail(error.read())}") from error
+            raise Refused(f"{method} {path} gave {error.code}: {_detail(error.read())}", error.code) from error
 
 
 def _detail(body: bytes) -> str:

@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from muster_agent.probes import page_cache
 
 from apps.core import units
-from deploy.demo.control_plane import ControlPlane, DemoFailure, Document
+from deploy.demo.control_plane import ControlPlane, DemoFailure, Document, Refused
 from deploy.demo.damage import flip_one_byte
 from deploy.demo.nodes import MUSTER, NODE_NAMES, Nodes
 from deploy.demo.terminal import Terminal
@@ -190,10 +191,23 @@ class Story:
         return next(placement for placement in self._placements() if placement["step"] == wanted)
 
     def _scan(self) -> None:
-        scan = self._api.post("/scans/", {"tier": self._tier})
+        scan = self._start_scan()
         done = self._api.wait("The inventory", f"/scans/{scan['id']}/", _ended, seconds=60)
         if done["state"] != "finished":
             raise DemoFailure(f"The inventory ended as {done['state']}: {done['error']}")
+
+    def _start_scan(self) -> Document:
+        """One scan of a root runs at a time, and a reported save starts one too: wait for it, since it may have begun
+        before what is to be seen was there."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                scan: Document = self._api.post("/scans/", {"tier": self._tier})
+                return scan
+            except Refused as refusal:
+                if refusal.status != HTTPStatus.CONFLICT or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.2)
 
     def _placements(self) -> list[Document]:
         """Complete ones of the run, newest step first."""
