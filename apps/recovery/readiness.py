@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.conf import settings
+from django.db.models import Max, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 from muster_agent.decide.model import ResumeDecision
 
-from apps.checkpoints.models import Placement, RunAttempt, StepReport, TrainingRun
+from apps.checkpoints.models import Checkpoint, Placement, RunAttempt, RunEvent, StepReport, TrainingRun
+from apps.checkpoints.rescans import SAVE_FINISHED
 from apps.checkpoints.resume import decisions_for
-from apps.drills.models import Drill
+from apps.drills.models import Drill, DrillKind
+from apps.drills.selectors import VERIFIED
 from apps.fleet.access import scoped
 from apps.recovery import advisor, selectors
+from apps.recovery.models import Recovery
 from apps.recovery.predict import Prediction
-from apps.recovery.verdict import LastDrill, Standing, Verdict, sentence, verdict
+from apps.recovery.verdict import Inventory, LastDrill, Restart, Standing, Verdict, sentence, verdict
 
 MAX_RUNS = 200
+MIN_INVENTORY_AGE = timedelta(minutes=2)
+UNSCHEDULED_INVENTORY_AGE = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadinessRow:
-    """One run. `drill` is its newest drill with a result; every None is "not measured" or "not known"."""
+    """One run. `drill` is its newest drill with a result; `inventory_at` when a scan last saw the answer (or, without
+    one, any copy of the run); `newest_saved_step` what its job reported last as saved. Every None is "not measured" or
+    "not known"."""
 
     run: TrainingRun
     decision: ResumeDecision
@@ -38,6 +46,9 @@ class ReadinessRow:
     lost_steps: int | None
     lost_seconds: float | None
     lost_cost: float | None
+    inventory_at: datetime | None
+    newest_saved_step: int | None
+    restart_seconds: float | None
 
 
 def readiness_rows(request: Any, now: datetime | None = None) -> list[ReadinessRow]:
@@ -58,7 +69,8 @@ def rows_of(
     copies_at_hand: Iterable[Any] = (),
     drills_at_hand: Iterable[Drill] = (),
 ) -> list[ReadinessRow]:
-    """Runs as `runs_to_judge()` gives them, judged and sorted. At most eight queries, however many runs.
+    """Runs as `runs_to_judge()` gives them, judged and sorted. A constant number of queries, however many runs: eight,
+    and up to four more where some run has nothing to resume from.
 
     A page that has read copies (`selectors.with_ceiling`, with tier and checkpoint) or drills already hands them in:
     what is found there is not read again.
@@ -72,67 +84,118 @@ def rows_of(
     if unread:
         drills |= Drill.objects.in_bulk(unread)
     done = _steps_done(decisions)
+    seen = _last_seen(decisions, copies)
     rows = []
     for run in runs:
-        lost_seconds = _lost_seconds(run, done.get(run.pk))
-        rows.append(
-            _row(
-                run,
-                decisions[run.pk],
-                copies.get(run.pk),
-                drills.get(run.last_drill_id),
-                predicted.get(run.pk),
-                lost_seconds,
-                at,
-            )
+        found = _Found(
+            decision=decisions[run.pk],
+            copy=copies.get(run.pk),
+            drill=drills.get(run.last_drill_id),
+            guess=predicted.get(run.pk),
+            lost_seconds=_lost_seconds(run, done.get(run.pk)),
+            seen_at=seen.get(run.pk),
         )
+        rows.append(_row(run, found, at))
     return sorted(rows, key=lambda row: (row.verdict.rank, row.run.name))
 
 
-def _row(
-    run: Any,
-    decision: ResumeDecision,
-    copy: Placement | None,
-    drill: Drill | None,
-    guess: Prediction | None,
-    lost_seconds: float | None,
-    now: datetime,
-) -> ReadinessRow:
-    objective = run.rto_objective_seconds
-    predicted_seconds = guess.seconds if guess else None
-    lost_cost = _cost(run, lost_seconds)
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What was read about one run beside its own row."""
+
+    decision: ResumeDecision
+    copy: Placement | None
+    drill: Drill | None
+    guess: Prediction | None
+    lost_seconds: float | None
+    seen_at: datetime | None
+
+
+def _row(run: Any, found: _Found, now: datetime) -> ReadinessRow:
+    guess = found.guess
+    restart = _restart(run)
     standing = Standing(
-        decision=decision,
-        objective_seconds=objective,
-        predicted_seconds=predicted_seconds,
+        decision=found.decision,
+        objective_seconds=run.rto_objective_seconds,
+        predicted_seconds=guess.seconds if guess else None,
         prediction_is_storage_only=guess is not None and guess.is_storage_only,
-        drill=_last_drill(drill),
-        lost_seconds=lost_seconds,
-        lost_cost=lost_cost,
+        drill=_last_drill(found.drill),
+        restart=restart,
+        inventory=_inventory(run, found.seen_at),
+        newest_proven_step=run.newest_proven_step,
+        lost_seconds=found.lost_seconds,
+        lost_cost=_cost(run, found.lost_seconds),
     )
     return ReadinessRow(
         run=run,
-        decision=decision,
+        decision=found.decision,
         verdict=verdict(standing, now),
         sentence=sentence(standing, now),
-        placement=copy,
-        drill=drill,
-        objective_seconds=objective,
-        predicted_seconds=predicted_seconds,
+        placement=found.copy,
+        drill=found.drill,
+        objective_seconds=standing.objective_seconds,
+        predicted_seconds=standing.predicted_seconds,
         predicted_phases=guess.phases if guess else {},
-        lost_steps=_lost_steps(run, decision),
-        lost_seconds=lost_seconds,
-        lost_cost=lost_cost,
+        lost_steps=_lost_steps(run, found.decision),
+        lost_seconds=found.lost_seconds,
+        lost_cost=standing.lost_cost,
+        inventory_at=found.seen_at,
+        newest_saved_step=run.saved_step,
+        restart_seconds=restart.seconds if restart else None,
     )
 
 
+def _restart(run: Any) -> Restart | None:
+    """The newer one of the last timed failover drill and the last real recovery."""
+    timed = [(run.failover_at, run.failover_seconds), (run.recovered_at, run.recovered_seconds)]
+    return max((Restart(at, seconds) for at, seconds in timed if at is not None), key=lambda one: one.at, default=None)
+
+
+def _inventory(run: Any, seen_at: datetime | None) -> Inventory:
+    return Inventory(
+        seen_at=seen_at,
+        newest_step=run.newest_step,
+        saved_step=run.saved_step,
+        saved_at=run.saved_at,
+        max_age=inventory_max_age(settings.SCAN_SECONDS),
+    )
+
+
+def inventory_max_age(scan_seconds: int) -> timedelta:
+    """How old an inventory may be: three scans in a row that did not happen, or 15 min where none is scheduled."""
+    return max(timedelta(seconds=3 * scan_seconds), MIN_INVENTORY_AGE) if scan_seconds else UNSCHEDULED_INVENTORY_AGE
+
+
 def runs_to_judge() -> QuerySet[TrainingRun]:
-    """Runs with what their newest launch reported and which of their drills judges them."""
+    """Runs with what their newest launch and save reported, which of their drills judges them, and their last timed
+    restart."""
     launches = RunAttempt.objects.filter(run=OuterRef("pk"), last_step__isnull=False).order_by("-started_at")
     # by (attempt, step), which is indexed: a run may have millions of reports
     steps = StepReport.objects.filter(attempt=OuterRef("last_attempt_id"), step=OuterRef("last_step"))
     judged = Drill.objects.filter(run=OuterRef("pk"), outcome__in=selectors.WITH_RESULT).order_by("-created_at", "-pk")
+    failovers = Drill.objects.filter(
+        run=OuterRef("pk"), kind=DrillKind.FAILOVER, outcome=Drill.Outcome.PASSED, seconds__isnull=False
+    ).order_by("-created_at", "-pk")
+    recoveries = Recovery.objects.filter(
+        incident__run=OuterRef("pk"), state=Recovery.State.CLOSED, time_to_resume_seconds__isnull=False
+    ).order_by("-closed_at", "-pk")
+    saves = RunEvent.objects.filter(run=OuterRef("pk"), kind=SAVE_FINISHED, step__isnull=False).order_by("-at", "-pk")
+    known = Checkpoint.objects.filter(run=OuterRef("pk")).order_by("-step")
+    proven = known.filter(
+        placements__status=Placement.Status.COMPLETE,
+        placements__resumable=True,
+        placements__damaged_at=None,
+        placements__trust__in=VERIFIED,
+    )
     return TrainingRun.objects.select_related("cluster").annotate(
+        failover_at=Subquery(failovers.values("finished_at")[:1]),
+        failover_seconds=Subquery(failovers.values("seconds")[:1]),
+        recovered_at=Subquery(recoveries.values("closed_at")[:1]),
+        recovered_seconds=Subquery(recoveries.values("time_to_resume_seconds")[:1]),
+        saved_step=Subquery(saves.values("step")[:1]),
+        saved_at=Subquery(saves.values("at")[:1]),
+        newest_step=Subquery(known.values("step")[:1]),
+        newest_proven_step=Subquery(proven.values("step")[:1]),
         last_attempt_id=Subquery(launches.values("pk")[:1]),
         last_step=Subquery(launches.values("last_step")[:1]),
         last_step_at=Subquery(steps.values("at")[:1]),
@@ -155,6 +218,16 @@ def _matching(wanted: Mapping[str, tuple[str | None, str | None]], copies: Itera
     return {
         row.checkpoint.run_id: row for row in copies if wanted.get(row.checkpoint.run_id) == (row.path, row.tier.name)
     }
+
+
+def _last_seen(decisions: dict[str, ResumeDecision], copies: Mapping[str, Placement]) -> dict[str, datetime]:
+    """When a scan last saw each answer; where a run has none, when one last saw any copy of it."""
+    seen = {run_id: copy.last_seen_at for run_id, copy in copies.items()}
+    others = [run_id for run_id, one in decisions.items() if one.outcome != "no_checkpoints" and run_id not in seen]
+    if others:
+        rows = Placement.objects.filter(checkpoint__run__in=others).order_by().values_list("checkpoint__run")
+        seen |= dict(rows.annotate(at=Max("last_seen_at")))
+    return seen
 
 
 def _steps_done(decisions: dict[str, ResumeDecision]) -> dict[str, datetime]:
@@ -195,4 +268,5 @@ def _last_drill(drill: Drill | None) -> LastDrill | None:
         objective_state=drill.objective_state,
         seconds=drill.seconds,
         finished_at=drill.finished_at,
+        reason=drill.reason,
     )

@@ -26,7 +26,10 @@ class LastDrillSerializer(serializers.ModelSerializer[Drill]):
 
     class Meta:
         model = Drill
-        fields = ["id", "kind", "outcome", "objective_state", "seconds", "objective_seconds", "phases", "finished_at"]
+        fields = [
+            "id", "kind", "outcome", "objective_state", "reason", "seconds", "objective_seconds", "phases",
+            "finished_at",
+        ]  # fmt: skip
         read_only_fields = fields
 
 
@@ -49,6 +52,15 @@ class ReadinessSerializer(serializers.Serializer[Any]):
     lost_steps = serializers.IntegerField(allow_null=True)
     lost_seconds = serializers.FloatField(allow_null=True)
     lost_cost = serializers.FloatField(allow_null=True, help_text="In the currency of the cluster's GPU-hour cost.")
+    inventory_at = serializers.DateTimeField(
+        allow_null=True, help_text="When a scan last saw the answer on its storage; what changed since is not known."
+    )
+    newest_saved_step = serializers.IntegerField(
+        allow_null=True, help_text="What the training job reported last as saved, inventoried or not."
+    )
+    restart_seconds = serializers.FloatField(
+        allow_null=True, help_text="Of the last timed restart (a failover drill or a real recovery)."
+    )
 
     def get_ready(self, row: ReadinessRow) -> bool:
         return row.verdict is Verdict.READY

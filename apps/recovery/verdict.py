@@ -12,7 +12,10 @@ from muster_agent.protocol.trust import Trust
 from apps.core import units
 
 STALE_PROOF = timedelta(days=7)
-STALE_DRILL = timedelta(days=30)
+STALE_RESTART = timedelta(days=30)
+SAVE_WAITS = timedelta(minutes=2)
+"""How long a reported save may wait for its scan before the inventory counts as behind."""
+FAILOVER = "failover"
 _MAX_REASON = 300
 
 
@@ -21,8 +24,10 @@ class Verdict(StrEnum):
 
     NOTHING_RESUMABLE = "nothing_resumable"
     NOT_PROVEN = "not_proven"
+    DRILL_FAILED = "drill_failed"
     BREACHED = "breached"
     NEVER_DRILLED = "never_drilled"
+    RESTART_UNTIMED = "restart_untimed"
     STALE_PROOF = "stale_proof"
     READY = "ready"
 
@@ -42,6 +47,37 @@ class LastDrill:
     objective_state: str
     seconds: float | None
     finished_at: datetime | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The newest time that this run came back from a fault to training, in a failover drill or for real."""
+
+    at: datetime
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """How well the rows know what lies on the storage. `newest_step` is the newest that a scan has found;
+    `saved_step`, at `saved_at`, the one that the training job reported last. Each None is not known."""
+
+    seen_at: datetime | None = None
+    newest_step: int | None = None
+    saved_step: int | None = None
+    saved_at: datetime | None = None
+    max_age: timedelta = timedelta(minutes=15)
+
+    @property
+    def is_behind(self) -> bool:
+        """A save was reported that no scan has found."""
+        return self.saved_step is not None and (self.newest_step is None or self.saved_step > self.newest_step)
+
+    def is_stale(self, now: datetime) -> bool:
+        if self.seen_at is not None and now - self.seen_at > self.max_age:
+            return True
+        return self.is_behind and self.saved_at is not None and now - self.saved_at > SAVE_WAITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,23 +89,35 @@ class Standing:
     predicted_seconds: float | None
     prediction_is_storage_only: bool = False
     drill: LastDrill | None
+    restart: Restart | None = None
+    inventory: Inventory = Inventory()
+    newest_proven_step: int | None = None
     lost_seconds: float | None
     lost_cost: float | None
 
+    @property
+    def is_proven(self) -> bool:
+        """Every byte of the answer was read and compared since it was sealed."""
+        trust = self.decision.trust
+        return trust is not None and Trust(trust).rung >= Trust.VERIFIED.rung
+
 
 def verdict(standing: Standing, now: datetime) -> Verdict:
-    """The worst thing that is true of it. Not restored (`not_proven`) and restored late (`breached`) never mix."""
-    decision, drill = standing.decision, standing.drill
-    if decision.outcome != "found":
+    """The worst thing that is true of it. Not restored (`drill_failed`) and restored late (`breached`) never mix; only
+    a timed restart makes a run ready, since a drill of the storage part is no time to resume."""
+    drill = standing.drill
+    if standing.decision.outcome != "found":
         return Verdict.NOTHING_RESUMABLE
-    unproven = decision.trust is None or Trust(decision.trust).rung < Trust.VERIFIED.rung
-    if unproven or (drill is not None and drill.outcome in ("failed", "lost")):
+    if not standing.is_proven:
         return Verdict.NOT_PROVEN
+    if drill is not None and drill.outcome in ("failed", "lost"):
+        return Verdict.DRILL_FAILED
     if _is_late(standing):
         return Verdict.BREACHED
-    if drill is None:
-        return Verdict.NEVER_DRILLED
-    return Verdict.STALE_PROOF if _stale_words(standing, now) else Verdict.READY
+    if standing.restart is None:
+        return Verdict.NEVER_DRILLED if drill is None else Verdict.RESTART_UNTIMED
+    is_stale = standing.inventory.is_stale(now) or _stale_words(standing, now)
+    return Verdict.STALE_PROOF if is_stale else Verdict.READY
 
 
 def sentence(standing: Standing, now: datetime) -> str:
@@ -77,16 +125,18 @@ def sentence(standing: Standing, now: datetime) -> str:
     decision = standing.decision
     skipped = newest_skipped(decision)
     begin = f"Its newest checkpoint, step {skipped.step:,}, is passed over: {_reason(skipped)}. " if skipped else ""
+    behind = _behind_words(standing.inventory, now)
     if decision.outcome == "no_checkpoints":
-        return "No checkpoint of it is known: scan the tier that it saves to."
+        return f"No checkpoint of it is known: scan the tier that it saves to.{behind}"
     if decision.outcome != "found" or decision.step is None:
-        return f"{begin}It would start over: there is nothing to resume from."
+        return f"{begin}It would start over: there is nothing to resume from{_seen_words(standing, now)}.{behind}"
     parts = [
-        f"{begin}Resumes at step {decision.step:,}{_proof(decision, now)}",
+        f"{begin}Resumes at step {decision.step:,}{_proof(decision, now)}{_seen_words(standing, now)}",
         _time_words(standing),
         _loss_words(standing),
     ]
-    return ", ".join(part for part in parts if part) + "." + _drill_words(standing, now)
+    said = ", ".join(part for part in parts if part)
+    return f"{said}.{behind}{_unproven_words(standing)}{_drill_words(standing, now)}"
 
 
 def newest_skipped(decision: ResumeDecision) -> Skipped | None:
@@ -98,10 +148,38 @@ def newest_skipped(decision: ResumeDecision) -> Skipped | None:
 
 
 def _is_late(standing: Standing) -> bool:
-    if standing.drill is not None and standing.drill.objective_state == "breached":
+    drill, restart, objective = standing.drill, standing.restart, standing.objective_seconds
+    if drill is not None and drill.kind == FAILOVER and drill.objective_state == "breached":
         return True
-    objective, predicted = standing.objective_seconds, standing.predicted_seconds
-    return objective is not None and predicted is not None and predicted > objective
+    times = [standing.predicted_seconds, restart.seconds if restart else None]
+    return objective is not None and any(seconds is not None and seconds > objective for seconds in times)
+
+
+def _seen_words(standing: Standing, now: datetime) -> str:
+    seen_at = standing.inventory.seen_at
+    return f", inventoried {units.age(seen_at, now)}" if seen_at else ""
+
+
+def _behind_words(inventory: Inventory, now: datetime) -> str:
+    """About a newer save than any that a scan has found."""
+    if not inventory.is_behind or inventory.saved_step is None:
+        return ""
+    saved = f" Step {inventory.saved_step:,} was saved {units.age(inventory.saved_at, now)}"
+    if inventory.seen_at is None or inventory.saved_at is None or inventory.seen_at <= inventory.saved_at:
+        return f"{saved} and is not inventoried yet."
+    return f"{saved}, and no scan since has found it: it lies on no known tier, or is gone."
+
+
+def _unproven_words(standing: Standing) -> str:
+    step, trust, proven = standing.decision.step, standing.decision.trust, standing.newest_proven_step
+    if standing.is_proven or step is None:
+        return ""
+    missing = "sealed but not verified" if trust == Trust.SEALED else "not sealed, so its bytes are unproven"
+    if proven is None:
+        return f" It is {missing}, and no checkpoint of the run is proven."
+    if proven >= step:
+        return f" It is {missing}."
+    return f" It is {missing}; the newest proven is step {proven:,}, which would lose {step - proven:,} more steps."
 
 
 def _proof(decision: ResumeDecision, now: datetime) -> str:
@@ -128,14 +206,17 @@ def _loss_words(standing: Standing) -> str:
 
 
 def _drill_words(standing: Standing, now: datetime) -> str:
-    drill = standing.drill
-    if drill is None:
-        return " It was never drilled."
-    if drill.outcome in ("failed", "lost"):
+    drill, restart, objective = standing.drill, standing.restart, standing.objective_seconds
+    if drill is not None and drill.outcome in ("failed", "lost"):
         how = "failed" if drill.outcome == "failed" else "was lost"
-        return f" Its last drill {how} {units.age(drill.finished_at, now)}."
-    if drill.objective_state == "breached":
+        why = f": {_short(drill.reason)}" if drill.reason else ""
+        return f" Its last drill {how} {units.age(drill.finished_at, now)}{why}."
+    if drill is not None and drill.kind == FAILOVER and drill.objective_state == "breached":
         return f" Its last drill took {units.duration(drill.seconds)}, over the objective."
+    if restart is not None and objective is not None and restart.seconds > objective:
+        return f" Its last restart took {units.duration(restart.seconds)}, over the objective."
+    if restart is None:
+        return " It was never drilled." if drill is None else " Its restart was never timed: only reading was drilled."
     return _stale_words(standing, now)
 
 
@@ -143,14 +224,17 @@ def _stale_words(standing: Standing, now: datetime) -> str:
     as_of = _moment(standing.decision.as_of)
     if as_of is not None and now - as_of > STALE_PROOF:
         return f" Its proof is old: {units.age(as_of, now)}."
-    drilled_at = standing.drill.finished_at if standing.drill else None
-    if drilled_at is not None and now - drilled_at > STALE_DRILL:
-        return f" Its last drill was {units.age(drilled_at, now)}."
+    if standing.restart is not None and now - standing.restart.at > STALE_RESTART:
+        return f" Its restart was last timed {units.age(standing.restart.at, now)}."
     return ""
 
 
 def _reason(skipped: Skipped) -> str:
-    text = "; ".join(skipped.reasons).rstrip(".") or "no reason is recorded"
+    return _short("; ".join(skipped.reasons)) or "no reason is recorded"
+
+
+def _short(text: str) -> str:
+    text = text.rstrip(".")
     return text if len(text) <= _MAX_REASON else text[: _MAX_REASON - 3].rstrip() + "..."
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from muster_agent.decide.model import ResumeDecision, Skipped
 
-from apps.recovery.verdict import LastDrill, Standing, Verdict, sentence, verdict
+from apps.recovery.verdict import Inventory, LastDrill, Restart, Standing, Verdict, sentence, verdict
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ def decision(**fields: Any) -> ResumeDecision:
 def drill(**fields: Any) -> LastDrill:
     values: dict[str, Any] = {
         "id": "drl_1",
-        "kind": "reload",
+        "kind": "failover",
         "outcome": "passed",
         "objective_state": "met",
         "seconds": 78.0,
@@ -41,10 +41,17 @@ def standing(chosen: ResumeDecision | None = None, **fields: Any) -> Standing:
         "objective_seconds": 90.0,
         "predicted_seconds": 78.0,
         "drill": drill(),
+        "restart": Restart(NOW - timedelta(hours=6), 78.0),
         "lost_seconds": 192.0,
         "lost_cost": 412.0,
     }
     return Standing(**{**values, **fields})
+
+
+def saved(step: int = 12_440, seconds_ago: float = 30.0, **fields: Any) -> Inventory:
+    """The inventory of a minute ago knows step 12,400; the job reported `step` as saved."""
+    values: dict[str, Any] = {"seen_at": NOW - timedelta(minutes=1), "newest_step": 12_400}
+    return Inventory(**{**values, **fields}, saved_step=step, saved_at=NOW - timedelta(seconds=seconds_ago))
 
 
 @pytest.mark.parametrize(
@@ -55,14 +62,27 @@ def standing(chosen: ResumeDecision | None = None, **fields: Any) -> Standing:
         (standing(decision(outcome="no_checkpoints", step=None, path=None)), Verdict.NOTHING_RESUMABLE),
         (standing(decision(trust="sealed")), Verdict.NOT_PROVEN),
         (standing(decision(trust="resumed")), Verdict.READY),
-        (standing(drill=drill(outcome="failed", objective_state="none")), Verdict.NOT_PROVEN),
-        (standing(drill=drill(outcome="lost", objective_state="none")), Verdict.NOT_PROVEN),
+        (standing(drill=drill(outcome="failed", objective_state="none")), Verdict.DRILL_FAILED),
+        (standing(drill=drill(outcome="lost", objective_state="none")), Verdict.DRILL_FAILED),
+        (standing(decision(trust="resumed"), drill=drill(kind="herd", outcome="failed")), Verdict.DRILL_FAILED),
+        (standing(decision(trust="sealed"), drill=drill(outcome="failed")), Verdict.NOT_PROVEN),
         (standing(drill=drill(objective_state="breached", seconds=137.0)), Verdict.BREACHED),
         (standing(predicted_seconds=205.0), Verdict.BREACHED),
         (standing(predicted_seconds=205.0, objective_seconds=None), Verdict.READY),
-        (standing(drill=None, predicted_seconds=None), Verdict.NEVER_DRILLED),
+        (standing(drill=drill(kind="reload", objective_state="breached")), Verdict.READY),
+        (standing(restart=Restart(NOW, 91.0)), Verdict.BREACHED),
+        (standing(restart=Restart(NOW, 91.0), objective_seconds=None), Verdict.READY),
+        (standing(drill=None, restart=None, predicted_seconds=None), Verdict.NEVER_DRILLED),
+        (standing(drill=None), Verdict.READY),
+        (standing(drill=drill(kind="reload"), restart=None), Verdict.RESTART_UNTIMED),
+        (standing(drill=drill(kind="herd"), restart=None, objective_seconds=None), Verdict.RESTART_UNTIMED),
         (standing(decision(as_of=(NOW - timedelta(days=8)).isoformat())), Verdict.STALE_PROOF),
-        (standing(drill=drill(finished_at=NOW - timedelta(days=31))), Verdict.STALE_PROOF),
+        (standing(restart=Restart(NOW - timedelta(days=31), 78.0)), Verdict.STALE_PROOF),
+        (standing(inventory=Inventory(seen_at=NOW - timedelta(minutes=14))), Verdict.READY),
+        (standing(inventory=Inventory(seen_at=NOW - timedelta(minutes=16))), Verdict.STALE_PROOF),
+        (standing(inventory=saved(seconds_ago=30)), Verdict.READY),
+        (standing(inventory=saved(seconds_ago=121)), Verdict.STALE_PROOF),
+        (standing(inventory=saved(step=12_400, seconds_ago=121)), Verdict.READY),
         (standing(decision(trust="sealed"), drill=None), Verdict.NOT_PROVEN),
     ],
 )
@@ -96,7 +116,7 @@ def test_an_older_checkpoint_that_was_skipped_is_not_mentioned() -> None:
 
 
 def test_what_was_not_measured_is_said_and_never_0() -> None:
-    text = sentence(standing(drill=None, predicted_seconds=None, lost_seconds=None, lost_cost=None), NOW)
+    text = sentence(standing(drill=None, restart=None, predicted_seconds=None, lost_seconds=None, lost_cost=None), NOW)
     assert "time to resume not measured" in text and "never drilled" in text
     assert "loses" not in text
 
@@ -106,10 +126,36 @@ def test_what_was_not_measured_is_said_and_never_0() -> None:
     [
         (standing(decision(outcome="no_checkpoints", step=None)), "scan the tier"),
         (standing(decision(outcome="nothing_resumable", step=None)), "start over"),
-        (standing(drill=drill(outcome="failed")), "last drill failed 6 h ago"),
+        (
+            standing(drill=drill(outcome="failed", reason="gpu-1 (rank 3) failed.")),
+            "failed 6 h ago: gpu-1 (rank 3) failed.",
+        ),
+        (standing(drill=drill(outcome="lost")), "last drill was lost 6 h ago."),
+        (standing(drill=drill(kind="reload"), restart=None), "restart was never timed: only reading was drilled."),
+        (standing(drill=None, restart=Restart(NOW, 91.0)), "last restart took 91 s, over the objective"),
+        (
+            standing(inventory=Inventory(seen_at=NOW - timedelta(minutes=5))),
+            "nvme, inventoried 5 min ago, predicted",
+        ),
+        (standing(inventory=saved()), "Step 12,440 was saved 30 s ago and is not inventoried yet."),
+        (standing(inventory=saved(seconds_ago=90)), "saved 90 s ago, and no scan since has found it"),
+        (
+            standing(decision(trust="complete"), newest_proven_step=12_000),
+            "not sealed, so its bytes are unproven; the newest proven is step 12,000, which would lose 400 more steps.",
+        ),
+        (standing(decision(trust="sealed")), "sealed but not verified, and no checkpoint of the run is proven."),
         (standing(drill=drill(objective_state="breached", seconds=137.0)), "took 2 min 17 s, over the objective"),
-        (standing(drill=drill(finished_at=NOW - timedelta(days=31))), "last drill was 31 d ago"),
+        (standing(restart=Restart(NOW - timedelta(days=31), 78.0)), "restart was last timed 31 d ago"),
     ],
 )
 def test_the_sentence_gives_the_reason_of_the_word(state: Standing, words: str) -> None:
     assert words in sentence(state, NOW)
+
+
+def test_a_save_that_is_inventoried_is_not_spoken_of() -> None:
+    assert "saved" not in sentence(standing(inventory=saved(step=12_400)), NOW)
+
+
+def test_a_storage_drill_is_not_called_in_time_or_late() -> None:
+    late = standing(drill=drill(kind="reload", objective_state="breached", seconds=137.0), restart=None)
+    assert "over the objective" not in sentence(late, NOW)
