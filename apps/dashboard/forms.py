@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -47,8 +48,20 @@ class LadderField(forms.CharField):
         return [int(word) for word in words]
 
 
+@dataclass(frozen=True)
+class Group:
+    """Fields that belong together; `kinds` are the drill kinds that have them (all where empty), for the script."""
+
+    title: str
+    kinds: str
+    fields: tuple[forms.BoundField, ...]
+
+
 class SpecForm(forms.Form):
     """What a drill does. Fields that do not belong to the kind are left out of the answer."""
+
+    own_title = ""
+    """Of the fields that are no drill's: a plan's schedule, say."""
 
     kind = forms.ChoiceField(
         choices=DrillKind.choices, help_text="Reload and herd read storage only; failover kills a process of the job."
@@ -63,9 +76,7 @@ class SpecForm(forms.Form):
     node_count = forms.IntegerField(
         required=False, min_value=1, label="Nodes", help_text="Empty: as many as are online."
     )
-    ladder = LadderField(
-        required=False, label="Herd ladder", help_text="Client counts, such as 1, 2, 4. Only for herd."
-    )
+    ladder = LadderField(required=False, label="Herd ladder", help_text="Client counts, such as 1, 2, 4.")
     backend = forms.ChoiceField(choices=[(name, name) for name in BACKENDS], required=False, label="Read backend")
     evict = forms.BooleanField(
         required=False, initial=True, label="Page cache", help_text="Evict the shards from the page cache first"
@@ -74,11 +85,22 @@ class SpecForm(forms.Form):
         required=False, min_value=1, label="Cap, MB/s per node", help_text="Empty: only the agents' own caps."
     )
     signal_name = forms.ChoiceField(
-        choices=[(name, name) for name in SIGNALS], required=False, label="Signal", help_text="Only for failover."
+        choices=[(name, name) for name in SIGNALS], required=False, label="Signal", help_text="What ends the process."
     )
     objective_seconds = forms.FloatField(
         required=False, min_value=0.001, label="Objective, seconds", help_text="Empty: the run's own objective."
     )
+
+    def groups(self) -> list[Group]:
+        """Every visible field once, under the kinds of drill that it is for."""
+        fields = {field.name: field for field in self.visible_fields()}
+        grouped = {name for _title, _kinds, names in _GROUPS for name in names}
+        own = tuple(field for name, field in fields.items() if name not in grouped)
+        rest = [
+            Group(title, " ".join(kinds), tuple(fields[name] for name in names if name in fields))
+            for title, kinds, names in _GROUPS
+        ]
+        return [Group(self.own_title, "", own), *rest] if own else rest
 
     def spec(self) -> dict[str, Any]:
         """The `spec` that `drills.services.create_drill` takes."""
@@ -108,6 +130,16 @@ SPEC_NAMES = {
     "signal_name",
     "objective_seconds",
 }
+_READING = (DrillKind.RELOAD, DrillKind.HERD)
+_GROUPS: tuple[tuple[str, tuple[DrillKind, ...], tuple[str, ...]], ...] = (
+    ("Drill", (), ("kind", "objective_seconds")),
+    ("What a reload or herd reads", _READING, ("choice", "step", "window_days", "node_count")),
+    ("How a reload or herd reads", _READING, ("backend", "max_mb_per_second", "evict")),
+    ("Clients of a herd", (DrillKind.HERD,), ("ladder",)),
+    ("Fault of a failover", (DrillKind.FAILOVER,), ("signal_name",)),
+)
+SHOWN_WHEN = {"step": CheckpointChoice.NAMED, "window_days": CheckpointChoice.RANDOM}
+"""Fields that one choice of a checkpoint asks for."""
 _FOREIGN = {
     DrillKind.RELOAD: ("ladder", "signal_name"),
     DrillKind.HERD: ("signal_name",),
@@ -128,6 +160,8 @@ class DrillForm(SpecForm):
 
 class PlanForm(SpecForm):
     """A drill on a schedule."""
+
+    own_title = "Plan"
 
     field_order = ["run", "name", "cron", "time_zone", "missed", "enabled", "kind"]
     name = forms.CharField(max_length=100)

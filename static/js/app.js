@@ -78,6 +78,19 @@
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   }
 
+  // Fields that belong to one choice of another field show with it; without scripts all show, under their headings.
+  function showByChoice() {
+    document.querySelectorAll("[data-when]").forEach((part) => {
+      const chosen = part.closest("form").elements.namedItem(part.dataset.when);
+      const shown = part.dataset.is.split(" ").includes(chosen.value);
+      part.hidden = !shown;
+      if (part.matches("fieldset")) part.disabled = !shown;
+      else part.querySelectorAll("input, select").forEach((field) => { field.disabled = !shown; });
+    });
+  }
+  document.addEventListener("change", (event) => { if (event.target.matches("select")) showByChoice(); });
+  showByChoice();
+
   // A select or a filter marked so submits its form at once; without scripts its button does.
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();

@@ -144,3 +144,33 @@ def test_the_failover_preview_is_reached_through_the_form(site: Any, open_contex
     expect(page.get_by_role("heading", level=1)).to_contain_text("End a process of llama-70b-pt?")
     page.click("text=Do not")
     expect(page).to_have_url(re.compile(r"/runs/run_"))
+
+
+def test_a_drill_form_shows_only_the_fields_of_the_chosen_kind(site: Any, open_context: Open) -> None:
+    page = open_context().new_page()
+    page.goto(site.url + site.pages["drill-start"])
+    fields = {name: page.locator(f"[name={name}]") for name in ("choice", "step", "ladder", "signal_name", "evict")}
+
+    def visible() -> set[str]:
+        return {name for name, field in fields.items() if field.is_visible()}
+
+    page.select_option("select[name=kind]", "reload")
+    assert visible() == {"choice", "evict"}
+    page.select_option("select[name=choice]", "named")
+    assert visible() == {"choice", "evict", "step"}
+    page.select_option("select[name=kind]", "herd")
+    assert visible() == {"choice", "evict", "step", "ladder"}
+    page.select_option("select[name=kind]", "failover")
+    assert visible() == {"signal_name"}
+    page = open_context(java_script_enabled=False).new_page()
+    page.goto(site.url + site.pages["drill-start"])
+    assert all(page.locator(f"[name={name}]").is_visible() for name in fields)
+
+
+def test_the_api_page_shows_its_operations_and_nothing_is_blocked(site: Any, open_context: Open) -> None:
+    page = open_context().new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.goto(site.url + "/api/docs/")
+    expect(page.locator(".opblock").first).to_be_visible(timeout=60_000)
+    assert complaints == []

@@ -80,3 +80,16 @@ def test_rank_shards_of_one_size_are_said_once(scene: Scene, signed_in: SignIn) 
     assert "Rank shards of 2.00 GB each." in signed_in("viewer").get(url).content.decode()
     Shard.objects.filter(placement=scene.good, rank=1).update(size_bytes=1_000_000_000)
     assert "Rank shards from 1.00 GB to 2.00 GB." in signed_in("viewer").get(url).content.decode()
+
+
+def test_a_drill_form_reads_without_scripts_under_a_heading_for_each_kind(scene: Scene, signed_in: SignIn) -> None:
+    html = signed_in("operator").get("/plans/new/").content.decode()
+    groups = {
+        re.sub(r"<[^>]+>", "", part.split("</legend>")[0]): set(re.findall(r'name="(\w+)"', part))
+        for part in html.split("<legend>")[1:]
+    }
+    assert groups["Plan"] == {"run", "name", "cron", "time_zone", "missed", "enabled"}
+    assert groups["Drill"] == {"kind", "objective_seconds"}
+    assert groups["Clients of a herd"] == {"ladder"}
+    assert groups["Fault of a failover"] == {"signal_name"}
+    assert sum(len(names) for names in groups.values()) == html.split('<form class="card"')[1].count('id="id_')

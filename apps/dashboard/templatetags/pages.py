@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from apps.core import units
 from apps.core.phases import LABELS, ordered
 from apps.dashboard.bars import Bar
+from apps.dashboard.forms import SHOWN_WHEN
 from apps.dashboard.palette import css_name
 from apps.dashboard.words import LOOKS, TRUST_MEANS, look
 
@@ -162,6 +163,12 @@ def took(row: Any) -> float | None:
     if row.started_at is None or row.finished_at is None:
         return None
     return float((row.finished_at - row.started_at).total_seconds())
+
+
+@register.filter
+def shown_when(name: str) -> str:
+    """The choice of a checkpoint that a drill's field is for; empty for a field of all of them."""
+    return str(SHOWN_WHEN.get(name, ""))
 
 
 @register.filter
