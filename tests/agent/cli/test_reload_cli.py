@@ -50,9 +50,14 @@ def test_text_shows_phases_rate_cache_and_verdict(sealed: Path) -> None:
 
 
 def test_damage_is_exit_7_with_shard_range_and_tensor(sealed: Path) -> None:
-    with open(sealed / "rank-00000-of-00002.safetensors", "r+b") as file:
+    shard = sealed / "rank-00000-of-00002.safetensors"
+    before = shard.stat()
+    with open(shard, "r+b") as file:
         file.seek(2000)
         file.write(b"\xff\x00\xff\x00")
+    changed = muster("reload", sealed)
+    assert changed.exit_code == 1 and "changed since sealing" in changed.stderr and "DAMAGED" not in changed.stdout
+    os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
     done = muster("reload", sealed)
     assert done.exit_code == 7 and "DAMAGED" in done.stdout
     assert "digest_mismatch" in done.stderr and "model.layer0.weight" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,14 @@ def sealed(tmp_path: Path) -> Path:
     return folder
 
 
-def flip(folder: Path) -> None:
-    with open(folder / "rank-00001-of-00002.safetensors", "r+b") as file:
+def flip(folder: Path, *, keep_time: bool = True) -> None:
+    shard = folder / "rank-00001-of-00002.safetensors"
+    before = shard.stat()
+    with open(shard, "r+b") as file:
         file.seek(2000)
         file.write(b"\xff\x00\xff\x00")
+    if keep_time:
+        os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def test_an_unchanged_checkpoint_is_exit_0(sealed: Path) -> None:
@@ -51,6 +56,19 @@ def test_json_is_alone_on_stdout_with_damage_too(sealed: Path) -> None:
     assert done.exit_code == 7 and result["verified"] is False
     (found,) = result["findings"]
     assert (found["code"], found["tensor"]) == ("digest_mismatch", "model.layer1.weight")
+
+
+def test_a_file_written_again_since_the_seal_is_exit_1_with_what_to_do_and_a_new_seal_is_exit_0(sealed: Path) -> None:
+    flip(sealed, keep_time=False)
+    done = muster("verify", sealed)
+    assert done.exit_code == 1 and "DAMAGED" not in done.stdout
+    assert "written again since sealing at" in done.stdout
+    assert "was written again since it was sealed" in done.stderr and "`muster seal`" in done.stderr
+    result = json.loads(muster("verify", sealed, "--json").stdout)
+    assert result["verified"] is None and [f["code"] for f in result["findings"]] == ["changed_since_sealing"]
+    assert not (sealed / ".muster-verify.json").exists()
+    assert muster("seal", sealed).exit_code == 0
+    assert muster("verify", sealed).exit_code == 0
 
 
 def test_a_sample_says_what_it_proves(sealed: Path) -> None:

@@ -37,10 +37,13 @@ def total_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def flip(shard: Path, position: int) -> None:
+def flip(shard: Path, position: int, *, keep_time: bool = True) -> None:
+    before = shard.stat()
     data = bytearray(shard.read_bytes())
     data[position] ^= 1
     shard.write_bytes(data)
+    if keep_time:
+        os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def has_evictable_cache(folder: Path) -> bool:
@@ -122,6 +125,24 @@ def test_damage_is_named_to_the_end(sealed: Path) -> None:
         SHARDS[3]: "shard_oversized",
     }
     assert (found[SHARDS[0]].begin_byte, found[SHARDS[0]].tensor) == (0, "model.layer0.weight")
+
+
+def test_other_bytes_in_a_file_that_was_written_again_are_no_damage(sealed: Path) -> None:
+    flip(sealed / SHARDS[0], 5_000, keep_time=False)
+    report = reload(str(sealed))
+    assert report.verified is None
+    (found,) = report.findings
+    assert (found.code, found.severity, found.path) == ("changed_since_sealing", "warning", SHARDS[0])
+    assert "seal again" in found.cure
+
+
+def test_a_rank_tells_a_cut_file_from_a_new_save_by_files_that_it_does_not_read(sealed: Path) -> None:
+    os.truncate(sealed / SHARDS[1], 1_000_000)
+    assert reload(str(sealed), shards=[SHARDS[1]]).verified is False
+    for name in SHARDS:
+        os.utime(sealed / name)
+    report = reload(str(sealed), shards=[SHARDS[1]])
+    assert report.verified is None and [found.code for found in report.findings] == ["changed_since_sealing"]
 
 
 def test_a_rank_reads_only_its_own_shards(sealed: Path) -> None:

@@ -16,9 +16,12 @@ from muster_agent.jobs.chunks import CheckpointNotFound
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.seal import seal
 from muster_agent.jobs.verify import verify
+from muster_agent.manifest.compare import matches
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest
+from muster_agent.protocol.wire import VerifyBody
+from muster_agent.storage.posix import PosixShard
 
-from tests.agent.checkpoint_factory import rank_tensors, tensor_offset, write_checkpoint
+from tests.agent.checkpoint_factory import rank_tensors, safetensors_bytes, tensor_offset, write_checkpoint
 
 RANK_BYTES = 5_000_000  # two chunks
 
@@ -165,13 +168,13 @@ def test_two_swapped_shards_are_both_named(tmp_path: Path) -> None:
     assert {found.path for found in body.findings} == {a.name, b.name}
 
 
-def test_a_manifest_of_another_save_matches_no_shard(tmp_path: Path) -> None:
+def test_a_manifest_of_another_save_matches_no_shard_and_proves_no_damage(tmp_path: Path) -> None:
     folder, _ = sealed(tmp_path)
     (tmp_path / "other").mkdir()
     _, stale = sealed(tmp_path / "other", seed=99)
     body = verify(str(folder), stale)
-    assert body.verified is False
-    assert {f.path for f in body.findings if f.code == "digest_mismatch"} >= {
+    assert body.verified is None
+    assert {f.path for f in body.findings if f.code == "changed_since_sealing"} >= {
         f"rank-{rank:05d}-of-00004.safetensors" for rank in range(4)
     }
 
@@ -219,8 +222,6 @@ def test_some_sample_meets_the_damage_and_some_misses_it(tmp_path: Path) -> None
 def test_a_shard_that_may_not_be_read_is_unknown_and_not_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from muster_agent.storage.posix import PosixShard
-
     folder, manifest = sealed(tmp_path)
     real = PosixShard.__init__
 
@@ -262,5 +263,113 @@ def test_verifying_stops_when_told(tmp_path: Path) -> None:
 def test_the_world_size_file_is_sealed_like_any_other(tmp_path: Path) -> None:
     folder, manifest = sealed(tmp_path)
     changed = json.loads((folder / "checkpoint.json").read_text()) | {"step": 11}
-    (folder / "checkpoint.json").write_text(json.dumps(changed))
+    overwrite(folder / "checkpoint.json", 0, json.dumps(changed).encode())
     assert verify(str(folder), manifest).verified is False
+
+
+# -- written again since the seal, or rotten ---------------------------------------------------------------------------
+def saved_again(folder: Path, seed: int = 7) -> None:
+    """The same step with other values, every file written again later."""
+    for path in write_checkpoint(folder.parent / "other-values", 10, rank_bytes=RANK_BYTES, seed=seed).iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    later_ns = max(path.stat().st_mtime_ns for path in folder.iterdir()) + 60_000_000_000
+    for path in folder.iterdir():
+        if not path.name.startswith("."):
+            os.utime(path, ns=(later_ns, later_ns))
+
+
+def codes(body: VerifyBody) -> set[tuple[str, str]]:
+    return {(found.code, found.severity.value) for found in body.findings}
+
+
+def test_a_step_saved_again_is_changed_and_not_damaged_and_a_new_seal_verifies(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    saved_again(folder)
+    body = verify(str(folder), manifest)
+    assert (body.verified, codes(body)) == (None, {("changed_since_sealing", "warning")})
+    assert {found.path for found in body.findings} >= {f"rank-{rank:05d}-of-00004.safetensors" for rank in range(4)}
+    assert "changed since sealing" in body.findings[0].detail and "if nobody saved" in body.findings[0].cure
+    anew = seal(str(folder)).manifest
+    assert anew is not None and verify(str(folder), anew).verified is True
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, extra_bytes, delete])
+def test_in_a_step_that_is_being_saved_again_a_file_of_another_size_is_no_damage(
+    tmp_path: Path, damage: Callable[[Path, random.Random], tuple[str, int | None]]
+) -> None:
+    folder, manifest = sealed(tmp_path)
+    metadata = folder / "checkpoint.json"
+    before = metadata.stat()
+    saved_again(folder)
+    os.utime(metadata, ns=(before.st_atime_ns, before.st_mtime_ns))  # a save comes to it last
+    shard = folder / "rank-00002-of-00004.safetensors"
+    later_ns = shard.stat().st_mtime_ns
+    damage(shard, random.Random(1))
+    if shard.exists():
+        os.utime(shard, ns=(later_ns, later_ns))
+    body = verify(str(folder), manifest)
+    assert (body.verified, codes(body)) == (None, {("changed_since_sealing", "warning")})
+
+
+def test_one_file_written_again_with_other_bytes_is_changed_and_equal_bytes_still_verify(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    shard = folder / "rank-00001-of-00004.safetensors"
+    os.utime(shard)
+    assert verify(str(folder), manifest).verified is True
+    flip(shard, random.Random(3))
+    body = verify(str(folder), manifest)
+    assert body.verified is None
+    assert [(found.code, found.path) for found in body.findings] == [("changed_since_sealing", shard.name)]
+
+
+def test_a_file_that_changes_while_it_is_read_is_changed_and_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, manifest = sealed(tmp_path)
+    shard = folder / "rank-00001-of-00004.safetensors"
+    real = PosixShard.read_into
+
+    def write_first(self: PosixShard, buffer: memoryview, offset_bytes: int, length_bytes: int) -> int:
+        if self.path.endswith(shard.name) and offset_bytes == 0:
+            shard.write_bytes(bytes(shard.stat().st_size))
+        return real(self, buffer, offset_bytes, length_bytes)
+
+    monkeypatch.setattr(PosixShard, "read_into", write_first)
+    body = verify(str(folder), manifest)
+    assert body.verified is None
+    (found,) = body.findings
+    assert found.code == "changed_since_sealing" and "while it was read" in found.detail
+
+
+def test_damage_beside_a_file_that_was_written_again_is_still_damage(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    shards = sorted(folder.glob("rank-*"))
+    shards[0].write_bytes(bytes(shards[0].stat().st_size))
+    flip(shards[1], random.Random(2))
+    body = verify(str(folder), manifest)
+    assert body.verified is False
+    assert {(found.code, found.path) for found in body.findings} == {
+        ("changed_since_sealing", shards[0].name),
+        ("digest_mismatch", shards[1].name),
+    }
+
+
+def test_a_lone_file_that_was_cut_is_damage_and_one_that_was_saved_again_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "step-10.safetensors"
+    path.write_bytes(safetensors_bytes({"model.w": bytes(5_000)}))
+    manifest = seal(str(path)).manifest
+    assert manifest is not None
+    path.write_bytes(safetensors_bytes({"model.w": bytes(9_000)}))
+    os.utime(path, ns=(0, manifest.shards[0].mtime_ns + 10**9))
+    assert verify(str(path), manifest).verified is None
+    os.truncate(path, 3_000)
+    os.utime(path, ns=(0, manifest.shards[0].mtime_ns + 10**9))
+    assert verify(str(path), manifest).verified is False
+
+
+def test_a_time_that_no_calendar_holds_is_told_without_a_traceback(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    strange = {"rank-00001-of-00004.safetensors": 999_999_999_999 * 10**9}
+    files = [(shard.path, shard.size_bytes, strange.get(shard.path, shard.mtime_ns)) for shard in manifest.shards]
+    same, (found,) = matches(manifest, files)
+    assert not same and "no calendar" in found.detail

@@ -11,6 +11,7 @@ from muster_agent.jobs.chunks import CheckpointNotFound, require_present
 from muster_agent.jobs.verify import verify as verify_checkpoint
 from muster_agent.manifest.beside import ManifestUnreadable, beside_path, read_beside
 from muster_agent.manifest.model import Manifest, manifest_id
+from muster_agent.manifest.rewrites import CHANGED
 from muster_agent.manifest.sampling import detection_probability
 from muster_agent.protocol.wire import VerifyBody
 
@@ -33,7 +34,8 @@ def verify(path: str, sample_ratio: float, seed: int, no_write: bool, as_json: b
 
     The verdict is left beside the data, where `muster resume-point` finds it.
 
-    Exit 0: every byte read is equal; 7: damage; 1: something could not be read; 3: no checkpoint or no manifest.
+    Exit 0: every byte read is equal; 7: damage; 1: written again since it was sealed, or something could not be read;
+    3: no checkpoint or no manifest.
     """
     manifest = _manifest(path)
     before = look_before(path, manifest)
@@ -53,6 +55,10 @@ def verify(path: str, sample_ratio: float, seed: int, no_write: bool, as_json: b
         leave_verdict(before, verified=body.verified, sample_ratio=sample_ratio, findings=body.findings)
     if body.verified is False:
         raise SystemExit(int(ExitCode.DAMAGE))
+    if _was_written_again(body):
+        message = f"{path} was written again since it was sealed, so this seal says nothing about its bytes"
+        hint = "`muster seal` seals it again if that save was meant; if nobody saved, treat it as damage"
+        raise CommandFailed(message, hint=hint)
     if body.verified is None:
         raise CommandFailed(f"not every byte of {path} could be looked at", hint="see the findings above")
 
@@ -71,6 +77,10 @@ def _manifest(path: str) -> Manifest:
     return manifest
 
 
+def _was_written_again(body: VerifyBody) -> bool:
+    return body.verified is None and any(found.code == CHANGED for found in body.findings)
+
+
 def _fields(body: VerifyBody) -> dict[str, object]:
     return {
         "verified": body.verified,
@@ -83,7 +93,8 @@ def _fields(body: VerifyBody) -> dict[str, object]:
 
 
 def _sentence(body: VerifyBody, path: str, manifest: Manifest) -> str:
-    words = {True: "unchanged", False: "DAMAGED", None: "not decidable"}
+    open_word = "written again" if _was_written_again(body) else "not decidable"
+    words = {True: "unchanged", False: "DAMAGED", None: open_word}
     rate = body.checked_bytes / body.seconds / 1e9 if body.seconds else 0.0
     text = (
         f"{path}: {words[body.verified]} since sealing at {manifest.sealed_at}; read {human_bytes(body.checked_bytes)} "

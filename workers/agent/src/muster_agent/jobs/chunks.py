@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 import xxhash
 
-from muster_agent.formats.base import Finding, TensorRange
+from muster_agent.formats.base import Finding, Severity, Status, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.jobs.control import JobControl
 from muster_agent.manifest.compare import ObservedShard, overlapping, tensors_by_shard, with_tensors
 from muster_agent.manifest.model import Manifest, TensorDigest
+from muster_agent.manifest.rewrites import Stamp, data_shards, was_written_later, without_rewrites
 from muster_agent.manifest.seal import chunk_digests
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import BLOCK_BYTES, Extent, plan_reads, whole_shards
@@ -179,6 +180,27 @@ def extents_of(shards: Sequence[StatedShard], manifest: Manifest | None) -> list
     return whole_shards(
         [min(size, sealed.get(stated.path, size)) for size, stated in zip(on_disk, shards, strict=True)]
     )
+
+
+def tell_rewrites(
+    checkpoint_path: str,
+    manifest: Manifest,
+    shards: Sequence[StatedShard],
+    observed: Mapping[str, ObservedShard],
+    findings: Sequence[Finding],
+) -> tuple[Finding, ...]:
+    """What `compare` found, less the damage that is none because the file was written again: looks at every sealed
+    file once more where there is damage. `shards` are those that were read, as they lay before."""
+    if not any(found.severity is Severity.DAMAGE for found in findings):
+        return tuple(findings)
+    stated = stat_all(checkpoint_path, [shard.path for shard in manifest.shards])
+    after = {shard.path: Stamp(shard.size_bytes, shard.mtime_ns) for shard in stated}
+    before = {shard.path: Stamp(shard.size_bytes, shard.mtime_ns) for shard in shards}
+    saved_again = was_written_later(manifest, after)
+    if saved_again and len(data_shards(manifest)) == 1:
+        # A lone file has no neighbours that tell a new save from a cut: only its own header can.
+        saved_again = read_checkpoint(checkpoint_path).status is Status.COMPLETE
+    return without_rewrites(manifest, observed, findings, before=before, after=after, saved_again=saved_again)
 
 
 def name_damaged_tensors(checkpoint_path: str, manifest: Manifest, findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -28,6 +28,7 @@ from muster_agent.jobs.chunks import (
     read_failures,
     require_present,
     stat_all,
+    tell_rewrites,
 )
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.verify import fingerprint_of
@@ -202,7 +203,8 @@ class PreparedReload:
             for number, stated in enumerate(read.shards)
         }
         expected = {path: ObservedShard(size_bytes=None) for path in self._sealed_but_not_selected(observed)}
-        findings = compare(self.manifest, observed | expected)
+        observed |= expected
+        findings = tell_rewrites(self.path, self.manifest, read.shards, observed, compare(self.manifest, observed))
         failures = [found for found in read_failures(read.shards, read.totals) if found.path not in sealed]
         outcome = verdict((*findings, *failures))
         if outcome is True and any(stated.path not in sealed for stated in read.shards):

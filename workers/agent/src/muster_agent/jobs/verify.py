@@ -17,6 +17,7 @@ from muster_agent.jobs.chunks import (
     read_shards,
     require_present,
     stat_all,
+    tell_rewrites,
 )
 from muster_agent.jobs.control import JobControl
 from muster_agent.manifest.check import why_invalid
@@ -38,7 +39,8 @@ def verify(
 ) -> VerifyBody:
     """Compare a checkpoint with its manifest. Sizes of all shards are always compared; with `sample_ratio` below 1 only
     that share of the chunks is read, chosen by `seed`. Reads go around the page cache where the file system allows it,
-    so that they prove what the storage holds. All damage is named, not only the first.
+    so that they prove what the storage holds. All damage is named, not only the first. Other bytes in a file that was
+    written since it was sealed are no proof of damage: `changed_since_sealing`, and `verified` None.
 
     Raises CheckpointNotFound, Cancelled, and ValueError for a ratio outside (0, 1].
     """
@@ -58,7 +60,8 @@ def verify(
     observed = {
         stated.path: observe(stated, number, digester.digests[number], totals) for number, stated in enumerate(shards)
     }
-    findings = name_damaged_tensors(absolute, manifest, compare(manifest, observed))
+    differences = tell_rewrites(absolute, manifest, shards, observed, compare(manifest, observed))
+    findings = name_damaged_tensors(absolute, manifest, differences)
     return VerifyBody(
         verified=verdict(findings),
         checked_bytes=totals.read_bytes,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
+from muster_agent.formats.times import iso_time
 from muster_agent.manifest.model import Manifest, ShardDigest, TensorDigest
 
 DIGEST_CHARACTERS = 16
@@ -145,7 +145,7 @@ def matches(manifest: Manifest, files: Iterable[tuple[str, int, int]]) -> tuple[
         size, mtime_ns = present.get(shard.path, (None, shard.mtime_ns))
         found.extend(size_findings(shard.path, shard.size_bytes, size))
         if size == shard.size_bytes and mtime_ns != shard.mtime_ns:
-            changed = datetime.fromtimestamp(mtime_ns / 1e9, UTC).isoformat(timespec="seconds")
+            changed = iso_time(mtime_ns) or "a time that no calendar holds"
             detail = f"{shard.path} was changed at {changed}; it was sealed at {manifest.sealed_at} with another time"
             found.append(finding("changed_since_sealing", path=shard.path, detail=detail))
     return not found, tuple(found)
