@@ -17,6 +17,7 @@ SAVE_WAITS = timedelta(minutes=2)
 """How long a reported save may wait for its scan before the inventory counts as behind."""
 FAILOVER = "failover"
 _MAX_REASON = 300
+_DAMAGE = ("an audit found damage", "it is damaged")
 
 
 class Verdict(StrEnum):
@@ -124,7 +125,7 @@ def sentence(standing: Standing, now: datetime) -> str:
     """What would happen, how that is known and what is missing."""
     decision = standing.decision
     skipped = newest_skipped(decision)
-    begin = f"Its newest checkpoint, step {skipped.step:,}, is passed over: {_reason(skipped)}. " if skipped else ""
+    begin = f"Its newest checkpoint, step {skipped.step:,}, {_fault_words(skipped)}. " if skipped else ""
     behind = _behind_words(standing.inventory, now)
     if decision.outcome == "no_checkpoints":
         return f"No checkpoint of it is known: scan the tier that it saves to.{behind}"
@@ -229,8 +230,11 @@ def _stale_words(standing: Standing, now: datetime) -> str:
     return ""
 
 
-def _reason(skipped: Skipped) -> str:
-    return _short("; ".join(skipped.reasons)) or "no reason is recorded"
+def _fault_words(skipped: Skipped) -> str:
+    """Damage in a word: which bytes of what, and who found them when, `skipped` itself says in full."""
+    if any(reason.startswith(_DAMAGE) for reason in skipped.reasons):
+        return "is damaged"
+    return f"is passed over: {_short('; '.join(skipped.reasons)) or 'no reason is recorded'}"
 
 
 def _short(text: str) -> str:

@@ -346,7 +346,8 @@ def test_readiness_lists_the_worst_first_and_says_what_a_run_would_resume_from(s
     order = [html.index(f"<b>{run.name}</b>") for run in (scene.empty_run, scene.sft, scene.moe, scene.llama)]
     assert order == sorted(order)
     assert '<div class="n">1 of 4</div>' in html and '<div class="n">3</div>' in html
-    assert "is passed over" in html and "layers.31.mlp.w2" in html
+    assert "is damaged" in html and "layers.31.mlp.w2" not in html
+    assert "layers.31.mlp.w2" in signed_in("viewer").get(f"/runs/{scene.moe.pk}/").content.decode()
     assert "47,500" in html
     opened = signed_in("viewer").get(f"/runs/{scene.moe.pk}/steps/48000/")
     assert opened["Location"] == f"/checkpoints/{scene.damaged.checkpoint_id}/"

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from muster_agent.decide.model import ResumeDecision, Skipped
+from muster_agent.decide.model import Candidate, ResumeDecision, ResumeRequest, Skipped
+from muster_agent.decide.resume import reasons_against
 
 from apps.recovery.verdict import Inventory, LastDrill, Restart, Standing, Verdict, sentence, verdict
 
@@ -108,6 +109,22 @@ def test_a_newer_checkpoint_that_is_passed_over_is_named_with_its_reason() -> No
     assert text.startswith(
         "Its newest checkpoint, step 48,000, is passed over: rank-3 differs at 12.0-16.0 MiB. Resumes"
     )
+
+
+def test_a_damaged_checkpoint_is_called_so_without_its_byte_ranges() -> None:
+    reasons = reasons_against(
+        Candidate(
+            path="/c/48000",
+            step=48_000,
+            format="dcp",
+            status="complete",
+            resumable=True,
+            damage=("rank-0: bytes 4 to 8 differ (audit aud_1 at 2026-11-30T09:00:00Z)",),
+        ),
+        ResumeRequest(),
+    )
+    text = sentence(standing(decision(skipped=(Skipped(path="/c/48000", step=48_000, reasons=reasons),))), NOW)
+    assert text.startswith("Its newest checkpoint, step 48,000, is damaged. Resumes")
 
 
 def test_an_older_checkpoint_that_was_skipped_is_not_mentioned() -> None:
