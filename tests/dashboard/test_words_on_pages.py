@@ -59,8 +59,13 @@ def test_a_drill_that_measured_nothing_says_so_in_one_way(scene: Scene, signed_i
 
 
 def test_the_clients_of_a_drill_have_the_whole_width(scene: Scene, signed_in: SignIn) -> None:
-    html = signed_in("viewer").get(f"/drills/{scene.reload.pk}/").content.decode()
-    assert html.index("<h2>Clients</h2>") < html.index('<div class="grid">')
+    drawn = signed_in("viewer").get(f"/drills/{scene.reload.pk}/").content.decode()
+    assert drawn.count("<h2>Clients</h2>") == 1
+    assert drawn.index("<h2>Clients</h2>") > drawn.index("<h2>Phases</h2>") > drawn.index('<div class="grid">')
+    RankResult.objects.filter(rung__drill=scene.reload).update(seconds=None)
+    undrawn = signed_in("viewer").get(f"/drills/{scene.reload.pk}/").content.decode()
+    assert undrawn.count("<h2>Clients</h2>") == 1
+    assert undrawn.index("<h2>Clients</h2>") < undrawn.index('<div class="grid">')
 
 
 def test_a_run_says_which_of_its_drills_timed_the_storage_alone(scene: Scene, signed_in: SignIn) -> None:
