@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.manifest.model import Manifest
+from muster_agent.manifest.rewrites import CHANGED
 from muster_agent.protocol.wire import SealBody, VerifyBody
 
 PASSED, DAMAGED, REFUSED, FAILED, CANCELLED = "passed", "damaged", "refused", "failed", "cancelled"
@@ -54,13 +55,16 @@ def of_seal(body: SealBody) -> Verdict:
 
 
 def of_verification(body: VerifyBody, sample_ratio: float) -> Verdict:
-    """`verified` None means that not everything could be looked at: that is neither good nor damaged."""
+    """`verified` None means that not everything could be looked at, or that files were written again since the seal:
+    that is neither good nor damaged."""
     sampled = sample_ratio < 1 or body.checked_chunks < body.total_chunks
     damage = tuple(found for found in body.findings if found.severity is Severity.DAMAGE)
     if body.verified is False:
         outcome, reason = DAMAGED, _reason(damage or body.findings)
     elif body.verified is None:
-        outcome, reason, damage = FAILED, _reason(body.findings) or "it could not be read to its end", ()
+        changed = [found for found in body.findings if found.code == CHANGED]
+        outcome, damage = FAILED, ()
+        reason = _reason(changed or body.findings) or "it could not be read to its end"
     else:
         outcome, damage = PASSED, ()
         reason = f"sampled: {body.checked_chunks} of {body.total_chunks} chunks were compared" if sampled else ""

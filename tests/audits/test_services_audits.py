@@ -104,13 +104,12 @@ def test_sealing_and_verifying_real_bytes_climbs_the_rungs(disk: Any) -> None:
     assert copy_of(10).trust == "complete"
 
 
-@pytest.mark.parametrize("keep_time", [True, False])
-def test_a_flipped_byte_is_named_and_the_run_falls_back(disk: Any, run_folder: Path, keep_time: bool) -> None:
+def test_a_flipped_byte_is_named_and_the_run_falls_back(disk: Any, run_folder: Path) -> None:
     scan(disk)
     for step in (10, 20):
         work(ask(copy_of(step), "seal"))
     shard = run_folder / "step-00000020" / "rank-00001-of-00002.safetensors"
-    flip_a_byte(shard, tensor_offset(shard, "model.layer1.weight") + 5, keep_time=keep_time)
+    flip_a_byte(shard, tensor_offset(shard, "model.layer1.weight") + 5, keep_time=True)
     audit = work(ask(copy_of(20), "verify"))
     assert audit.outcome == "damaged"
     found = Finding.objects.get(code="digest_mismatch")
@@ -129,7 +128,7 @@ def test_a_step_saved_again_lifts_the_damage_and_starts_a_new_record(disk: Any, 
     scan(disk)
     work(ask(copy_of(20), "seal"))
     shard = run_folder / "step-00000020" / "rank-00000-of-00002.safetensors"
-    flip_a_byte(shard, 2000, keep_time=False)
+    flip_a_byte(shard, 2000, keep_time=True)
     assert work(ask(copy_of(20), "verify")).outcome == "damaged"
     with pytest.raises(Conflict, match="would bless it"):
         ask(copy_of(20), "seal")
@@ -145,6 +144,52 @@ def test_a_step_saved_again_lifts_the_damage_and_starts_a_new_record(disk: Any, 
     assert work(ask(copy_of(20), "seal")).outcome == "passed"
     assert work(ask(copy_of(20), "verify")).outcome == "passed"
     assert copy_of(20).trust == "verified"
+
+
+def save_again(run_folder: Path) -> None:
+    """Step 20 with other values, every file written again and later."""
+    folder = run_folder / "step-00000020"
+    for path in write_checkpoint(run_folder.parent / "aside", 20, world_size=2, rank_bytes=60_000, seed=5).iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+        os.utime(folder / path.name, (1_700_009_999, 1_700_009_999))
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_good_step_saved_again_is_not_called_damaged_and_can_be_sealed_again(
+    disk: Any, run_folder: Path, beside: bool
+) -> None:
+    scan(disk)
+    for step in (10, 20):
+        work(ask(copy_of(step), "seal"), write_beside=beside)
+    save_again(run_folder)
+    audit = work(ask(copy_of(20), "verify"))  # before any scan has seen the new files
+    assert audit.outcome == "failed"
+    assert "changed since sealing" in audit.reason and "Scan, then seal again" in audit.reason
+    assert not Finding.objects.filter(severity="damage").exists()
+    assert (copy_of(20).status, copy_of(20).damaged_at) == ("complete", None)
+    scan(disk)
+    copy = copy_of(20)
+    assert (copy.status, copy.trust, copy.manifest) == ("complete", "complete", None)
+    assert resume.resume_decision(copy.checkpoint.run, ResumeRequest()).step == 20
+    assert work(ask(copy, "seal"), write_beside=beside).outcome == "passed"
+    assert work(ask(copy_of(20), "verify")).outcome == "passed"
+    scan(disk)
+    assert copy_of(20).trust == "verified"
+
+
+def test_one_file_with_other_bytes_and_another_time_is_no_damage_and_voids_the_seal(
+    disk: Any, run_folder: Path
+) -> None:
+    scan(disk)
+    work(ask(copy_of(20), "seal"))
+    flip_a_byte(run_folder / "step-00000020" / "rank-00001-of-00002.safetensors", 3000, keep_time=False)
+    audit = work(ask(copy_of(20), "verify"))
+    assert audit.outcome == "failed" and "rank-00001-of-00002.safetensors changed since sealing" in audit.reason
+    assert (copy_of(20).status, Finding.objects.count()) == ("complete", 0)
+    scan(disk)
+    assert copy_of(20).trust == "complete" and not TrustEvidence.objects.filter(voided_at=None).exists()
+    assert work(ask(copy_of(20), "seal")).outcome == "passed"
+    assert work(ask(copy_of(20), "verify")).outcome == "passed"
 
 
 def test_a_restored_shard_that_verifies_lifts_the_damage(disk: Any, run_folder: Path) -> None:
