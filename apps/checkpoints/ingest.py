@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Q
 from django.utils import timezone
+from muster_agent.formats.base import Finding as FoundFinding
 
 from apps.checkpoints import describe, intake
+from apps.checkpoints.copies import OtherCopies
 from apps.checkpoints.evidence import OPEN_DAMAGE, SCAN, trust_from
 from apps.checkpoints.findings import finding_row
+from apps.checkpoints.folders import folder_of, hold_tier, settle_runs
 from apps.checkpoints.intake import Listed, Listing, ShardFields
 from apps.checkpoints.manifest_intake import ManifestIntake
 from apps.checkpoints.models import (
@@ -33,7 +36,6 @@ from apps.checkpoints.runs import ensure_runs
 from apps.checkpoints.shard_rows import ShardRow, upsert_shards
 from apps.checkpoints.trust import effective_status
 from apps.core.models import Transition
-from apps.storage.models import StorageTier
 
 _PLACEMENT_FIELDS = [
     "checkpoint", "status", "listed_status", "trust", "trust_at", "resumable", "not_resumable_reasons", "shard_count",
@@ -57,6 +59,7 @@ def ingest(scan: InventoryScan, listing: Listing, listed_at: datetime) -> Counts
     """Record what was listed under the scan's root. `listed_at` is when the listing began, by the server's clock:
     what a later listing has recorded already is left as it is, so listings may arrive in any order, and twice."""
     counts = Counts()
+    settle_runs(scan.tier, listing.accepted)
     for batch in intake.batches(listing.accepted):
         _Batch(scan, listed_at, counts).take(batch)
     _take_pointers(scan, listing, listed_at, counts)
@@ -90,9 +93,10 @@ class _Batch:
         self.manifests = ManifestIntake(
             [(rows[item.path], checkpoints[runs[item.run].pk, item.step], item) for item in batch if item.manifest]
         )
+        self.others = OtherCopies(self.scan.tier, checkpoints.values(), existing.values())
         for item in batch:
             checkpoint = checkpoints[runs[item.run].pk, item.step]
-            self.counts.runs[item.path.rpartition("/")[0]] = checkpoint.run_id
+            self.counts.runs[folder_of(item.path)] = checkpoint.run_id
             self._take_one(rows[item.path], checkpoint, item)
         self._write(rows, batch)
         describe.describe_checkpoints([row.checkpoint_id for row in (*self.changed, *self.fresh.values())], batch, rows)
@@ -150,7 +154,10 @@ class _Batch:
         row.listed_status = item.status
         row.resumable = item.resumable
         row.not_resumable_reasons = item.reasons
-        self._compare_findings(row, item)
+        clash = self.others.clash(row, item)
+        if clash is not None:
+            row.resumable, row.not_resumable_reasons = False, [clash.detail, *item.reasons]
+        self._compare_findings(row, item, [clash] if clash else [])
         standing = [(proof.rung, proof.at) for proof in self.evidence[row.pk] if proof.fingerprint == row.fingerprint]
         row.status = effective_status(row.listed_status, damaged=row.damaged_at is not None)
         row.trust, row.trust_at = trust_from(row.listed_status, row.damaged_at is not None, standing)
@@ -199,12 +206,12 @@ class _Batch:
     def _is_old(self, fingerprint: str, at: datetime, item: Listed) -> bool:
         return fingerprint != item.fingerprint and at < self.listed_at
 
-    def _compare_findings(self, row: Placement, item: Listed) -> None:
+    def _compare_findings(self, row: Placement, item: Listed, further: list[FoundFinding]) -> None:
         listed = {
             _finding_key(found): found
             for found in (
                 finding_row(row.pk, found, source_kind=SCAN, source_id=self.scan.pk, at=self.now)
-                for found in (*item.findings, *self.manifests.findings(item))
+                for found in (*item.findings, *self.manifests.findings(item), *further)
             )
         }
         known = {_finding_key(found): found for found in self.open_findings[row.pk]}
@@ -269,12 +276,6 @@ _GONE_DAMAGE = (
     & ~Q(source_kind=SCAN)
 )
 _COMPARED = [name if name not in ("checkpoint", "manifest") else f"{name}_id" for name in _PLACEMENT_FIELDS]
-
-
-def hold_tier(tier_id: str) -> None:
-    """Make other writers of this tier's placements wait until the transaction ends; an update does so on every
-    database, where `select_for_update` would be silently ignored on SQLite."""
-    StorageTier.objects.filter(pk=tier_id).update(speed_order=F("speed_order"))
 
 
 def mark_missing(scan: InventoryScan, not_looked_at: Iterable[str], listed_at: datetime) -> int:
@@ -371,7 +372,7 @@ def _take_pointers(scan: InventoryScan, listing: Listing, listed_at: datetime, c
             seen_at=listed_at,
         )
         for pointer in {pointer.path: pointer for pointer in listing.pointers}.values()
-        if (folder := pointer.path.rpartition("/")[0]) in counts.runs
+        if (folder := folder_of(pointer.path)) in counts.runs
     ]
     RunPointer.objects.bulk_create(
         rows,

@@ -28,6 +28,23 @@ class TrainingRun(models.Model):
         return self.name
 
 
+class RunFolder(models.Model):
+    """Where a run's checkpoints lie on a tier; decided when the folder is first listed, and kept."""
+
+    tier = models.ForeignKey(StorageTier, on_delete=models.CASCADE, related_name="+")
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="folders")
+    path = models.CharField(max_length=2048)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tier", "path"], name="run_folder_on_tier"),
+            models.UniqueConstraint(fields=["tier", "run"], name="one_folder_of_a_run_on_tier"),
+        ]
+
+    def __str__(self) -> str:
+        return self.path
+
+
 class RunPointer(models.Model):
     """The framework's own note of a run's latest checkpoint (`latest`, `latest_checkpointed_iteration.txt`)."""
 

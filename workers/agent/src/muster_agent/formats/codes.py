@@ -179,8 +179,8 @@ CODES: dict[str, Code] = {
     ),
     "second_lineage": Code(
         _WARNING,
-        "The steps come from two different histories of training in one folder.",
-        "Keep each run's checkpoints in a folder of their own, and name the wanted one with `--step`.",
+        "Under one run's name lie checkpoints of two different histories of training.",
+        "Keep each training's checkpoints in a folder with a name of its own; then scan again.",
     ),
     "stale_save": Code(
         _DAMAGE,
