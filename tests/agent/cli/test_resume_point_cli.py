@@ -72,10 +72,29 @@ def test_a_damaged_newest_step_is_passed_over_and_named(run: Path) -> None:
     damage(run, 30)
     answer = ask(run)
     assert answer["step"] == 20
-    assert answer["skipped"] == [{"path": str(step_path(run, 30)), "step": 30, "reasons": ["it is damaged"]}]
+    reason = "it is damaged: rank-00001-of-00002.safetensors: the header needs 440 bytes, the file has 50"
+    assert answer["skipped"] == [{"path": str(step_path(run, 30)), "step": 30, "reasons": [reason]}]
     text = muster(run).stdout
     assert text.startswith("Resume from step 20")
-    assert "it is damaged" in text
+    assert reason in text
+
+
+def test_a_shard_that_is_gone_is_named_in_the_reason(run: Path) -> None:
+    (step_path(run, 30) / "rank-00001-of-00002.safetensors").unlink()
+    (reason,) = ask(run)["skipped"][0]["reasons"]
+    assert reason.startswith("parts of it are not there: ") and "rank-00001-of-00002.safetensors" in reason
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_without_rights_asks_for_the_right_user(run: Path) -> None:
+    assert seal(str(step_path(run, 30))).manifest is not None
+    step_path(run, 30).chmod(0)
+    try:
+        done = muster(run)
+    finally:
+        step_path(run, 30).chmod(0o755)
+    assert str(step_path(run, 30)) in done.stderr and "Run as a user who may read it" in done.stderr
+    assert "seal" not in done.stderr and "may not be read by this user" in done.stdout
 
 
 def test_nothing_to_resume_from_exits_3_with_the_outcome(run: Path) -> None:

@@ -181,3 +181,12 @@ def test_a_fault_in_a_reader_becomes_a_finding_of_this_checkpoint(
     monkeypatch.setattr(claims, "reader_of_checkpoint", lambda _folder: broken)
     found: ShardMap = read_checkpoint(folder)
     assert (found.status, [one.code for one in found.findings]) == (Status.UNKNOWN, ["metadata_unreadable"])
+
+
+def test_a_format_that_nobody_reads_is_a_note_of_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "step-5"
+    folder.mkdir(parents=True)
+    (folder / "state.pt").write_bytes(b"x")
+    (found,) = read_checkpoint(folder, grace_seconds=0).findings
+    assert (found.code, found.severity.value) == ("format_unknown", "note")
+    assert "listed and left alone" in found.cure

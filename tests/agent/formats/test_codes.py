@@ -44,6 +44,7 @@ AGREED = [
     "archived",
     "multipart_incomplete",
     "listing_failed",
+    "format_unknown",
     "sparse_hole",
     "monolithic",
     "rank_skew",

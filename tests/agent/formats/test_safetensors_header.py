@@ -174,3 +174,11 @@ def test_any_bytes_give_a_header_with_findings_or_none(data: bytes) -> None:
 def test_any_header_text_gives_a_header_with_findings_or_none(raw: bytes) -> None:
     header = judge(head(raw, b"1234"))
     assert header.ok or header.findings
+
+
+@pytest.mark.parametrize("name", ["extra-field", "leading-space-header"])
+def test_what_is_odd_but_sound_has_no_cure_for_damage(name: str) -> None:
+    header = read_header(str(BAD / f"{name}.safetensors"), name)
+    assert header.ok and codes(header) == ["metadata_unreadable"]
+    assert header.findings[0].severity is not Severity.DAMAGE
+    assert "Copy the file back" not in header.findings[0].cure

@@ -95,3 +95,17 @@ def test_a_fifo_in_the_manifests_place_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".muster-manifest.json")
     with pytest.raises(ManifestUnreadable):
         read_beside(str(tmp_path))
+
+
+def test_a_manifest_that_may_not_be_read_asks_for_the_right_user_and_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(*_: object) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(beside, "_read_bounded", deny)
+    with pytest.raises(beside.ManifestUnreadable) as caught:
+        beside.read_beside(str(tmp_path))
+    found = caught.value.finding
+    assert found.code == "permission_denied" and str(tmp_path / ".muster-manifest.json") in found.detail
+    assert "Run as a user who may read it" in found.cure and "seal" not in found.cure.lower()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from muster_agent.probes import page_cache
 from muster_agent.probes.filesystem import FileSystem, parse_magic, read_file_system
-from muster_agent.probes.page_cache import cached_ratio, evict
+from muster_agent.probes.page_cache import cached_ratio, evict, why_unknown
 from muster_agent.probes.process import parse_status
 
 MIB = 1024 * 1024
@@ -54,6 +54,22 @@ def test_without_either_way_the_answer_is_unknown(file: str, monkeypatch: pytest
 def test_a_cache_that_is_not_the_kernels_is_unknown(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_cache, "read_file_system", lambda _path: FileSystem("gpfs", False, True))
     assert cached_ratio([file]) is None
+
+
+def test_it_says_why_the_share_is_unknown(file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert why_unknown([]) == "there are no bytes to measure" == why_unknown([str(tmp_path / "gone")])
+    with monkeypatch.context() as patch:
+        patch.setattr(page_cache, "read_file_system", lambda _path: FileSystem("gpfs", False, True))
+        assert "(gpfs)" in why_unknown([file])
+    monkeypatch.setattr(page_cache, "_SYS_CACHESTAT", 100_000)
+    monkeypatch.setattr(page_cache.os, "access", lambda _path, _mode: False)
+    assert "only to a user who may write" in why_unknown([file])
+
+    def deny(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(page_cache, "_cached_pages", deny)
+    assert why_unknown([file]) == "this user may not read data"
 
 
 def test_missing_and_empty_files_count_for_nothing(file: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-from muster_agent.cli.output import human_bytes, printable, say
+from muster_agent.cli.output import human_bytes, human_rate, printable, say
 from muster_agent.formats.base import Finding
 from muster_agent.jobs.control import JobControl
 
@@ -46,8 +46,8 @@ class ProgressBar:
             self._drawn_at = now
             filled = _BAR_CHARACTERS * done_bytes // total_bytes
             bar = "#" * filled + "-" * (_BAR_CHARACTERS - filled)
-            rate = done_bytes / max(now - self._began_at, 1e-9) / 1e9
-            text = f"{phase} [{bar}] {human_bytes(done_bytes)} of {human_bytes(total_bytes)}, {rate:.2f} GB/s"
+            rate = done_bytes / max(now - self._began_at, 1e-9)
+            text = f"{phase} [{bar}] {human_bytes(done_bytes)} of {human_bytes(total_bytes)}, {human_rate(rate)}"
             self._stream.write("\r" + printable(text) + "\x1b[K")
             self._stream.flush()
 

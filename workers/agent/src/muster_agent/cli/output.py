@@ -58,6 +58,16 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
+def human_rate(bytes_per_second: float) -> str:
+    """Decimal units, as storage is sold: `1.50 GB/s`, `48.0 MB/s`, `812.0 kB/s`."""
+    if bytes_per_second >= 1e8:
+        return f"{bytes_per_second / 1e9:.2f} GB/s"
+    for unit, size in (("MB/s", 1e6), ("kB/s", 1e3)):
+        if bytes_per_second >= size:
+            return f"{bytes_per_second / size:.1f} {unit}"
+    return f"{bytes_per_second:.0f} B/s"
+
+
 def human_bytes(size_bytes: int) -> str:
     """Binary units with their label, such as `1.5 GiB`; below 1 KiB the exact count."""
     if size_bytes < 1024:

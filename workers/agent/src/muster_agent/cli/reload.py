@@ -7,12 +7,13 @@ import re
 import click
 
 from muster_agent.cli.finding_text import ProgressBar, say_findings
+from muster_agent.cli.one_checkpoint import require_one_checkpoint
 from muster_agent.cli.output import CommandFailed, ExitCode, print_json
 from muster_agent.cli.reload_text import render
 from muster_agent.cli.verdict_note import leave_verdict, look_before
 from muster_agent.formats.base import Severity
 from muster_agent.jobs.chunks import CheckpointNotFound
-from muster_agent.jobs.reload import PreparedReload, ShardsNotFound, prepare
+from muster_agent.jobs.reload import PreparedReload, ShardsNotFound, prepare, require_shards
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.results import Backend, CacheState, ReloadReport
 from muster_agent.protocol.wire import ReloadParams
@@ -67,6 +68,7 @@ def reload(
     """
     if shards and ranks:
         raise click.UsageError("--shards and --rank exclude each other")
+    require_one_checkpoint(path)
     params = ReloadParams(
         path=path,
         shards=shards,
@@ -94,6 +96,7 @@ def reload(
 
 def _run(prepared: PreparedReload, bar: ProgressBar, *, write: bool) -> ReloadReport:
     """The report, with its verdict left beside the data where there is a manifest."""
+    require_shards(prepared)
     manifest = prepared.manifest
     if manifest is None or not write:
         return prepared.run(bar.control()).report

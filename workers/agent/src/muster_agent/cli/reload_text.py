@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_agent.cli.output import human_bytes, printable
+from muster_agent.cli.output import human_bytes, human_rate, printable
 from muster_agent.protocol.phases import STORAGE_PHASES
 from muster_agent.protocol.results import ReloadReport
 
@@ -13,7 +13,7 @@ _VERDICTS = {True: "every byte equals its seal", False: "DAMAGED", None: "not ve
 def render(report: ReloadReport, path: str) -> str:
     """Several lines: what was read and how fast, the path the bytes took, each phase, the verdict."""
     lines = [
-        f"{path}: {human_bytes(report.bytes)} in {report.seconds:.3f} s, {report.bytes_per_second / 1e9:.2f} GB/s",
+        f"{path}: {human_bytes(report.bytes)} in {report.seconds:.3f} s, {human_rate(report.bytes_per_second)}",
         f"  path     {report.effective} (asked for {report.requested}): {report.reason}",
         f"  cache    {_cache(report)}",
         *(_phase(report, phase.value) for phase in STORAGE_PHASES),
@@ -25,7 +25,8 @@ def render(report: ReloadReport, path: str) -> str:
 
 def _cache(report: ReloadReport) -> str:
     if report.cached_ratio_before is None:
-        return f"{report.cache_state}: the share that was cached before cannot be measured on this file system"
+        why = report.evidence.get("cache_unknown_because", "it cannot be measured here")
+        return f"{report.cache_state}: how much was cached before is not known: {why}"
     return f"{report.cache_state}: {report.cached_ratio_before:.1%} of the bytes were cached before the first read"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from muster_agent.cli.finding_text import ProgressBar, say_findings
+from muster_agent.cli.one_checkpoint import require_one_checkpoint
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, print_json, printable
 from muster_agent.formats.base import Severity
 from muster_agent.jobs.chunks import CheckpointNotFound
@@ -25,6 +26,7 @@ def seal(path: str, no_write: bool, checksums: bool, as_json: bool) -> None:
     A checkpoint that is not complete, or that changes meanwhile, is refused: exit 7 where it is damaged or changed, 1
     where its save has not ended.
     """
+    require_one_checkpoint(path)
     bar = ProgressBar()
     try:
         body = seal_checkpoint(path, control=bar.control(), write_beside=not no_write)
@@ -70,7 +72,8 @@ def _sentence(body: SealBody, path: str) -> str:
     assert body.manifest is not None
     size = human_bytes(body.manifest.total_bytes)
     where = f"manifest written to {body.manifest_path}" if body.manifest_path else "no manifest written"
-    shards = len(body.manifest.shards)
+    count = len(body.manifest.shards)
+    shards = "1 shard" if count == 1 else f"{count} shards"
     return printable(
-        f"sealed {path}: {shards} shards, {size} in {body.seconds:.2f} s\n  id {manifest_id(body.manifest)}\n  {where}"
+        f"sealed {path}: {shards}, {size} in {body.seconds:.2f} s\n  id {manifest_id(body.manifest)}\n  {where}"
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from muster_agent.cli.finding_text import ProgressBar, say_findings
-from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, print_json, printable
+from muster_agent.cli.one_checkpoint import require_one_checkpoint
+from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, human_rate, print_json, printable
 from muster_agent.cli.verdict_note import leave_verdict, look_before
 from muster_agent.jobs.chunks import CheckpointNotFound, require_present
 from muster_agent.jobs.verify import verify as verify_checkpoint
@@ -37,6 +38,7 @@ def verify(path: str, sample_ratio: float, seed: int, no_write: bool, as_json: b
     Exit 0: every byte read is equal; 7: damage; 1: written again since it was sealed, or something could not be read;
     3: no checkpoint or no manifest.
     """
+    require_one_checkpoint(path)
     manifest = _manifest(path)
     before = look_before(path, manifest)
     bar = ProgressBar()
@@ -95,10 +97,10 @@ def _fields(body: VerifyBody) -> dict[str, object]:
 def _sentence(body: VerifyBody, path: str, manifest: Manifest) -> str:
     open_word = "written again" if _was_written_again(body) else "not decidable"
     words = {True: "unchanged", False: "DAMAGED", None: open_word}
-    rate = body.checked_bytes / body.seconds / 1e9 if body.seconds else 0.0
+    rate = body.checked_bytes / body.seconds if body.seconds else 0.0
     text = (
         f"{path}: {words[body.verified]} since sealing at {manifest.sealed_at}; read {human_bytes(body.checked_bytes)} "
-        f"({body.checked_chunks} of {body.total_chunks} chunks) in {body.seconds:.2f} s, {rate:.2f} GB/s"
+        f"({body.checked_chunks} of {body.total_chunks} chunks) in {body.seconds:.2f} s, {human_rate(rate)}"
     )
     if 0 < body.checked_chunks < body.total_chunks:
         chance = detection_probability(body.total_chunks, body.checked_chunks)

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from muster_agent.decide.model import Candidate
-from muster_agent.formats.base import ShardMap, Status
+from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.checkpoint import files_of
 from muster_agent.formats.fingerprint import fingerprint
+from muster_agent.formats.verdict import COULD_NOT_LOOK, NOT_THERE, STATUS_REASONS
 from muster_agent.manifest.compare import matches
 from muster_agent.manifest.local_verdict import LocalVerdict, moment
 from muster_agent.manifest.model import Manifest, manifest_id
@@ -44,13 +45,41 @@ def from_disk(shard_map: ShardMap, now_unix_seconds: float) -> Candidate:
         format=shard_map.format,
         status=shard_map.status.value,
         resumable=shard_map.resumable,
-        not_resumable_reasons=shard_map.not_resumable_reasons,
+        not_resumable_reasons=_explained(shard_map),
         world_size=shard_map.world_size,
         dp=shard_map.dp,
         trust=Trust.COMPLETE if shard_map.status is Status.COMPLETE else Trust.LISTED,
         as_of=datetime.fromtimestamp(now_unix_seconds, UTC).isoformat(timespec="seconds"),
         age_seconds=None if mtime_ns is None else max(0.0, now_unix_seconds - mtime_ns / 1e9),
     )
+
+
+def _explained(shard_map: ShardMap) -> tuple[str, ...]:
+    """The reasons, with the first finding behind the status named where it is about something wrong."""
+    status = shard_map.status
+    if status not in (Status.CORRUPT, Status.INCOMPLETE, Status.UNREADABLE):
+        return shard_map.not_resumable_reasons
+    behind = [found for found in shard_map.findings if _is_behind(found, status)]
+    if not behind:
+        return shard_map.not_resumable_reasons
+    plain, told = STATUS_REASONS[status], _sentence(behind[0])
+    return tuple(f"{reason}: {told}" if reason == plain else reason for reason in shard_map.not_resumable_reasons)
+
+
+def _is_behind(found: Finding, status: Status) -> bool:
+    if status is Status.UNREADABLE:
+        return found.code in COULD_NOT_LOOK and found.severity is not Severity.NOTE
+    is_absence = found.code in NOT_THERE
+    return (
+        found.severity is Severity.DAMAGE
+        and found.code not in COULD_NOT_LOOK
+        and (is_absence == (status is Status.INCOMPLETE))
+    )
+
+
+def _sentence(found: Finding) -> str:
+    name = found.path.rpartition("/")[2]
+    return found.detail if name in found.detail else f"{name}: {found.detail}"
 
 
 def with_manifest(candidate: Candidate, shard_map: ShardMap, manifest: Manifest) -> Candidate:

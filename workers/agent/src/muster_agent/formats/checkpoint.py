@@ -86,7 +86,10 @@ def _guarded(read: object, path: str) -> Draft:
     except Exception as error:
         detail = f"Muster's reader failed on it ({type(error).__name__}); please report this with the file"
         draft = Draft(claims.UNKNOWN_FORMAT, roles=None, undecided="it could not be understood")
-        draft.findings.append(finding("metadata_unreadable", path=path, detail=detail, severity=Severity.WARNING))
+        cure = "Report it with the file; until then, check it with the framework that wrote it."
+        draft.findings.append(
+            finding("metadata_unreadable", path=path, detail=detail, severity=Severity.WARNING, cure=cure)
+        )
         return draft
 
 

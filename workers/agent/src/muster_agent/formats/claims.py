@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster_agent.formats import dcp, dcp_hf, safetensors, safetensors_ranked
-from muster_agent.formats.base import Role, Severity, ShardEntry
+from muster_agent.formats.base import Role, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
@@ -119,8 +119,7 @@ def _read_foreign(folder: Folder, _with_tensors: bool) -> Draft:
 
 def _unknown(path: str, reason: str) -> Draft:
     draft = Draft(UNKNOWN_FORMAT, roles=None, undecided=reason)
-    cure = "Nothing need be done: it is listed and left alone. A newer version may read it."
-    draft.findings.append(finding("metadata_missing", path=path, detail=reason, severity=Severity.NOTE, cure=cure))
+    draft.findings.append(finding("format_unknown", path=path, detail=reason))
     return draft
 
 

@@ -61,7 +61,7 @@ CODES: dict[str, Code] = {
     "sparse_hole": Code(
         _WARNING,
         "A range of the file was never written and reads as zeros; after a power loss that is lost data.",
-        "Verify the checkpoint (`muster verify`), or compare its file with another placement before resuming from it.",
+        f"Where it was sealed, run `muster verify`; else compare the file with another placement, or {_OLDER}.",
     ),
     # -- metadata ----------------------------------------------------------------------------------------------------
     "metadata_missing": Code(
@@ -212,6 +212,11 @@ CODES: dict[str, Code] = {
         _NOTE,
         "The data lies in an archive class and must be restored before it can be read.",
         "Ask the object store to restore it, and allow hours; or choose a copy on another tier.",
+    ),
+    "format_unknown": Code(
+        _NOTE,
+        "No reader of this version understands the format, so nothing is known about the bytes.",
+        "Nothing need be done: it is listed and left alone. A newer version may read it.",
     ),
     # -- the shape of the shards -------------------------------------------------------------------------------------
     "monolithic": Code(

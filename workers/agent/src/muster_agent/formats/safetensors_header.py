@@ -185,7 +185,10 @@ def _note_form(header: Header, raw: bytes, document: dict[str, Any], shown: str)
         raise _bad("metadata_unreadable", shown, detail)
     if raw[:1] != b"{":
         detail = "the header begins with white space, which the format forbids; current readers accept it"
-        header.findings.append(finding("metadata_unreadable", path=shown, detail=detail, severity=Severity.WARNING))
+        cure = "It can be loaded; save it again with a current writer before a stricter reader has to."
+        header.findings.append(
+            finding("metadata_unreadable", path=shown, detail=detail, severity=Severity.WARNING, cure=cure)
+        )
 
 
 def _duplicate(raw: bytes, document: dict[str, Any]) -> str | None:
@@ -241,7 +244,10 @@ def _tensors(header: Header, document: dict[str, Any], data_begin: int, shown: s
         header.tensors.append(HeaderTensor(name, dtype, tuple(shape), data_begin + begin, data_begin + end))
     if extra:
         detail = f"{extra} tensor entries have fields that the format does not define; readers ignore them"
-        header.findings.append(finding("metadata_unreadable", path=shown, detail=detail, severity=Severity.NOTE))
+        cure = "Nothing need be done."
+        header.findings.append(
+            finding("metadata_unreadable", path=shown, detail=detail, severity=Severity.NOTE, cure=cure)
+        )
 
 
 def _is_size(value: object) -> bool:

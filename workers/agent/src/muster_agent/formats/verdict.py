@@ -78,7 +78,7 @@ def status_of(draft: Draft, *, recent: bool) -> Status:
 
 
 def _reasons(draft: Draft, status: Status) -> list[str]:
-    reasons = [] if status is Status.COMPLETE else [_STATUS_REASONS[status]]
+    reasons = [] if status is Status.COMPLETE else [STATUS_REASONS[status]]
     if draft.undecided:
         reasons.append(draft.undecided)
     if draft.roles is not None and Role.OPTIMIZER not in draft.roles and status is Status.COMPLETE:
@@ -86,7 +86,7 @@ def _reasons(draft: Draft, status: Status) -> list[str]:
     return reasons
 
 
-_STATUS_REASONS = {
+STATUS_REASONS = {
     Status.UNCOMMITTED: "its save never wrote the commit marker",
     Status.INCOMPLETE: "parts of it are not there",
     Status.IN_PROGRESS: "a save seems to be still running",

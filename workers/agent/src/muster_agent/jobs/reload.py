@@ -32,13 +32,13 @@ from muster_agent.jobs.chunks import (
 )
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.verify import fingerprint_of
-from muster_agent.manifest.beside import ManifestUnreadable, read_beside
+from muster_agent.manifest.beside import SEAL_AGAIN, ManifestUnreadable, read_beside
 from muster_agent.manifest.check import why_invalid
 from muster_agent.manifest.compare import ObservedShard, compare, verdict
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest
 from muster_agent.probes.filesystem import read_file_system
 from muster_agent.probes.gds import GdsProbe, read_cuda_devices, read_gds
-from muster_agent.probes.page_cache import cached_ratio, evict
+from muster_agent.probes.page_cache import cached_ratio, evict, why_unknown
 from muster_agent.probes.process import PeakMemory
 from muster_agent.protocol.phases import Phase
 from muster_agent.protocol.results import ReloadReport
@@ -99,6 +99,7 @@ class PreparedReload:
         control = control or JobControl()
         control.check()
         measured = cached_ratio(self._locations)
+        unknown = {} if measured is not None else {"cache_unknown_because": why_unknown(self._locations)}
         choice = backends.choose(self.params.backend, measured, self._gds)
         memory = PeakMemory()
         with contextlib.ExitStack() as cleanup:
@@ -116,7 +117,7 @@ class PreparedReload:
             bytes_per_second=read.totals.read_bytes / (ended_at - began_at),
             requested=self.params.backend,
             effective=read.effective,
-            evidence=read.evidence,
+            evidence={**read.evidence, **unknown},
             reason=read.reason,
             cache_state=backends.cache_state(measured).value,
             cached_ratio_before=measured,
@@ -263,7 +264,9 @@ def _manifest_for(path: str, given: Manifest | None) -> tuple[Manifest | None, t
         if fault is None:
             return given, ()
         detail = f"the manifest that was given is not usable: {fault}"
-        return None, (finding("metadata_unreadable", path="manifest", detail=detail, severity=Severity.WARNING),)
+        return None, (
+            finding("metadata_unreadable", path="manifest", detail=detail, severity=Severity.WARNING, cure=SEAL_AGAIN),
+        )
     try:
         return read_beside(path), ()
     except ManifestUnreadable as error:
@@ -288,6 +291,25 @@ def _select(path: str, shards: Sequence[str], ranks: Sequence[int]) -> tuple[lis
         told = f"it has ranks {known[0]} to {known[-1]}" if known else "its format does not name ranks"
         raise ShardsNotFound(f"no shard of {path} belongs to rank {', '.join(map(str, ranks))}: {told}")
     return chosen, tuple(found for found in damage if found.path in chosen)
+
+
+def require_shards(prepared: PreparedReload) -> None:
+    """Raises ShardsNotFound where a shard that was asked for by name is neither there, nor sealed, nor promised by the
+    checkpoint's metadata: it is a slip of the pen, not a loss. A person's request is checked so; an agent's names come
+    from an inventory, and for them a file that is gone is damage."""
+    wanted = prepared.params.shards
+    sealed = {shard.path for shard in prepared.manifest.shards} if prepared.manifest else set()
+    gone = [one.path for one in stat_all(prepared.path, wanted) if one.size_bytes is None and one.path not in sealed]
+    if not gone:
+        return
+    known = [shard.path for shard in read_checkpoint(prepared.path).shards]
+    unknown = [name for name in gone if name not in known]
+    if unknown:
+        shown = ", ".join(known[:_SHOWN_SHARDS]) + (", ..." if len(known) > _SHOWN_SHARDS else "")
+        raise ShardsNotFound(f"{prepared.path} has no shard {unknown[0]!r}; it has {shown or 'none'}")
+
+
+_SHOWN_SHARDS = 4
 
 
 def _probe_gds(params: ReloadParams, locations: Sequence[str]) -> GdsProbe | None:

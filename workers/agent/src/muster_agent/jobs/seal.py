@@ -116,7 +116,8 @@ def _refusal(shard_map: ShardMap) -> list[Finding]:
     found = list(shard_map.findings)
     if not found:
         detail = f"{shard_map.path} is {shard_map.status.value}, and only a complete checkpoint can be sealed"
-        found.append(finding("metadata_missing", path=".", detail=detail))
+        code = "format_unknown" if shard_map.status is Status.UNKNOWN else "metadata_missing"
+        found.append(finding(code, path=".", detail=detail))
     return found
 
 

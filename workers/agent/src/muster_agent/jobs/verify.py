@@ -20,6 +20,7 @@ from muster_agent.jobs.chunks import (
     tell_rewrites,
 )
 from muster_agent.jobs.control import JobControl
+from muster_agent.manifest.beside import SEAL_AGAIN
 from muster_agent.manifest.check import why_invalid
 from muster_agent.manifest.compare import compare, verdict
 from muster_agent.manifest.model import Manifest
@@ -92,7 +93,11 @@ def _sampled(whole: Sequence[Extent], chunk_bytes: int, sample_ratio: float, see
 
 def _unusable(fault: str, began: float) -> VerifyBody:
     found: Finding = finding(
-        "metadata_unreadable", path="manifest", detail=f"the manifest is not usable: {fault}", severity=Severity.WARNING
+        "metadata_unreadable",
+        path="manifest",
+        detail=f"the manifest is not usable: {fault}",
+        severity=Severity.WARNING,
+        cure=SEAL_AGAIN,
     )
     seconds = time.monotonic() - began
     return VerifyBody(

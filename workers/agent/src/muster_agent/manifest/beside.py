@@ -16,7 +16,7 @@ from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, FOLDER_MANIFEST_NA
 MAX_MANIFEST_BYTES = 1024 * 1024 * 1024
 """Chunk digests of 256 TiB; a larger file is not a manifest."""
 
-_DELETE_AND_SEAL = "Remove the file and seal the checkpoint again, or copy the manifest back from another placement."
+SEAL_AGAIN = "Remove the manifest and seal the checkpoint again, or copy the manifest back from another placement."
 
 
 class ManifestUnreadable(Exception):
@@ -43,8 +43,7 @@ def read_beside(checkpoint_path: str) -> Manifest | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        code = "permission_denied" if isinstance(error, PermissionError) else "listing_failed"
-        raise ManifestUnreadable(_fault(path, f"the manifest cannot be read: {error.strerror}", code)) from error
+        raise ManifestUnreadable(_not_read(path, error)) from error
     return decode(data, path)
 
 
@@ -96,10 +95,20 @@ def _read_bounded(path: str) -> bytes:
     return data
 
 
-def _fault(path: str, detail: str, code: str = "metadata_unreadable") -> Finding:
+def _not_read(path: str, error: OSError) -> Finding:
+    """Nothing is known about the manifest, so nothing is said against it."""
+    if isinstance(error, PermissionError):
+        detail = f"this user (uid {os.geteuid()}) may not read the manifest {path}"
+        cure = "Run as a user who may read it, or give this one the right to read the file and to enter its folder."
+        return finding("permission_denied", path=path, detail=detail, cure=cure)
+    detail = f"the manifest {path} cannot be read: {error.strerror or error}"
+    return finding("listing_failed", path=path, detail=detail)
+
+
+def _fault(path: str, detail: str) -> Finding:
     # A warning: the manifest is damaged, and nothing is known about the checkpoint's own bytes.
-    name = os.path.basename(path)
-    return finding(code, path=name, detail=detail, severity=Severity.WARNING, cure=_DELETE_AND_SEAL)
+    told = f"{detail} ({path})"
+    return finding("metadata_unreadable", path=path, detail=told, severity=Severity.WARNING, cure=SEAL_AGAIN)
 
 
 def _sync_folder(folder: str) -> None:

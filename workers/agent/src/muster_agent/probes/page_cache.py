@@ -56,6 +56,27 @@ def cached_ratio(paths: Iterable[str]) -> float | None:
     return min(1.0, cached / total) if total else None
 
 
+def why_unknown(paths: Iterable[str]) -> str:
+    """Why `cached_ratio` of the same files is None, as half a sentence. Raises nothing."""
+    for path in paths:
+        try:
+            if _cached_pages(path) is not None:
+                continue
+            file_system = read_file_system(path)
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            return f"this user may not read {os.path.basename(path)}"
+        except OSError as error:
+            return f"{os.path.basename(path)} cannot be read: {error.strerror}"
+        if not file_system.uses_page_cache:
+            return f"the client of this file system ({file_system.name}) keeps a cache of its own"
+        if not os.access(path, os.W_OK):
+            return "this kernel tells it only to a user who may write the files"
+        return "this kernel cannot be asked"
+    return "there are no bytes to measure"
+
+
 def _cached_pages(path: str) -> tuple[int, int] | None:
     """(pages cached, pages) of one file; None where nobody can tell."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
