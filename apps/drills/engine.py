@@ -130,10 +130,11 @@ def _close_rung(drill: Drill, rung: DrillRung, clients: Sequence[Client]) -> boo
     with transaction.atomic():
         if results.close_rung(rung, clients) is None:
             return False
-        if not damaged or drill.placement is None:
-            return True
-        reason = results.record_damage(drill, drill.placement, damaged)
-        return finish(drill, Drill.Outcome.FAILED, reason, verified=False)
+        if damaged and drill.placement is not None:
+            reason = results.record_damage(drill, drill.placement, damaged)
+            return finish(drill, Drill.Outcome.FAILED, reason, verified=False)
+        changed = results.changed_since_sealing(clients)
+        return finish(drill, Drill.Outcome.FAILED, changed) if changed and not damaged else True
 
 
 def _validating(drill: Drill) -> bool:

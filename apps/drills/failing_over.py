@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -10,6 +10,7 @@ from django.utils import timezone
 from muster_agent.protocol.wire import DisruptBody, DisruptParams, TaskKind
 
 from apps.checkpoints.models import Placement, RunAttempt, StepReport
+from apps.core.moments import utc_moment
 from apps.core.transitions import transition
 from apps.drills import selectors
 from apps.drills.finish import OWNER_KIND, finish, objective_state
@@ -146,8 +147,11 @@ def _note_injection(drill: Drill, task: AgentTask) -> bool:
     if task.outcome != AgentTask.Outcome.DONE:
         return False
     body = tasks.body(task, DisruptBody)
-    fault_at = datetime.fromtimestamp(body.injected_unix_seconds, UTC)
+    fault_at = utc_moment(body.injected_unix_seconds)
     facts = {**drill.facts, "pid": body.pid, "signal": body.signal_name, "node": task.agent.node.name}
+    if fault_at is None:
+        fault_at = task.finished_at or timezone.now()
+        facts["fault_time"] = "no calendar holds the time that the agent sent; this is when its answer came"
     return Drill.objects.filter(pk=drill.pk, fault_at=None).update(fault_at=fault_at, facts=facts) == 1
 
 

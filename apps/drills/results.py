@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from django.utils import timezone
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.fingerprint import fingerprint
+from muster_agent.manifest.rewrites import CHANGED
 from muster_agent.protocol.wire import ReloadBody
 
 from apps.checkpoints import evidence, placements
 from apps.checkpoints.models import Placement
+from apps.core.moments import utc_moment
 from apps.core.units import percent, rate
 from apps.drills import herd, reload
 from apps.drills.finish import OWNER_KIND
@@ -108,6 +109,15 @@ def damage(clients: Sequence[Client]) -> list[tuple[Client, tuple[Finding, ...]]
             findings = tuple(f for f in client.body.report.findings if f.severity == Severity.DAMAGE)
             found.append((client, findings))
     return found
+
+
+def changed_since_sealing(clients: Sequence[Client]) -> str | None:
+    """Why a drill proves nothing whose files were written again since they were sealed; that is no damage."""
+    for client in clients:
+        for found in client.body.report.findings if client.body else ():
+            if found.code == CHANGED:
+                return f"{client.who} found that {found.detail}. {found.cure}"
+    return None
 
 
 def wrong_backend(drill: Drill, clients: Sequence[Client]) -> str | None:
@@ -240,7 +250,7 @@ def _row(rung: DrillRung, client: Client) -> RankResult:
     report = client.body.report
     for name in _REPORT_FIELDS:
         setattr(row, name, getattr(report, name))
-    row.started_at = datetime.fromtimestamp(client.body.started_unix_seconds, UTC)
+    row.started_at = utc_moment(client.body.started_unix_seconds)
     return row
 
 

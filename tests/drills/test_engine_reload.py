@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -109,7 +110,9 @@ def test_a_flipped_byte_fails_the_drill_and_names_node_shard_and_range(yard: Yar
     shard = Path(placement.path) / "rank-00002-of-00004.safetensors"
     data = bytearray(shard.read_bytes())
     data[30_000] ^= 1
+    before = shard.stat()
     shard.write_bytes(data)
+    os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
     drill = run_to_end(make(yard), yard.agents)
     placement.refresh_from_db()
     assert (drill.outcome, drill.verified, drill.objective_state) == ("failed", False, "none")
