@@ -9,17 +9,18 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.accounts.services import log_activity
-from apps.checkpoints.models import TrainingRun
+from apps.checkpoints.models import Placement, TrainingRun
 from apps.core import transitions
 from apps.core.dispatch import wake_owner
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.wakeups import announce
 from apps.drills import cron, selectors
 from apps.drills.finish import OWNER_KIND, UNFINISHED, finish, stop_work
-from apps.drills.models import Drill, DrillControl, DrillKind, DrillPlan
+from apps.drills.models import CheckpointChoice, Drill, DrillControl, DrillKind, DrillPlan
 from apps.drills.spec import SPEC_FIELDS, checked, new_seed
 from apps.fleet.models import Cluster
 
+_STEPS_NAMED = 10
 PLAN_FIELDS = ("name", "cron", "time_zone", "missed", "enabled")
 
 
@@ -27,8 +28,8 @@ PLAN_FIELDS = ("name", "cron", "time_zone", "missed", "enabled")
 def create_drill(*, run: TrainingRun, spec: Mapping[str, Any], actor: str, plan: DrillPlan | None = None) -> Drill:
     """A drill of `run`, to begin at once (or after the one that is at work on its cluster).
 
-    Raises InvalidInput that names the field; Conflict while all drills are stopped, and for a failover where the
-    cluster does not allow disruption.
+    Raises InvalidInput that names the field, also for a named step of which no copy is known; Conflict while all drills
+    are stopped, and for a failover where the cluster does not allow disruption.
     """
     values = checked(run, spec)
     stopped = selectors.stopped_reason()
@@ -38,8 +39,10 @@ def create_drill(*, run: TrainingRun, spec: Mapping[str, Any], actor: str, plan:
         _require_disruption_allowed(run.cluster)
     if run.archived_at is not None:
         raise Conflict(f"{run.name} is archived; drill a run that trains.", code="run_archived")
+    _require_known_step(run, values)
     now = timezone.now()
-    values.setdefault("objective_seconds", run.rto_objective_seconds)
+    if values["kind"] == DrillKind.FAILOVER:  # the run's objective is about restarts; reading is only a part of one
+        values.setdefault("objective_seconds", run.rto_objective_seconds)
     values.setdefault("seed", new_seed())
     drill = Drill.objects.create(
         cluster=run.cluster, run=run, plan=plan, requested_by=actor, created_at=now, next_attempt_at=now, **values
@@ -161,6 +164,19 @@ def _require_disruption_allowed(cluster: Cluster) -> None:
             f"Disruptive drills are off on {cluster.name}: an admin can allow them in the cluster's settings.",
             code="disruption_not_allowed",
         )
+
+
+def _require_known_step(run: TrainingRun, values: Mapping[str, Any]) -> None:
+    if values.get("choice") != CheckpointChoice.NAMED:
+        return
+    copies = Placement.objects.filter(checkpoint__run=run).exclude(status=Placement.Status.MISSING)
+    if values.get("tier") is not None:
+        copies = copies.filter(tier=values["tier"])
+    if copies.filter(checkpoint__step=values["step"]).exists():
+        return
+    steps = copies.order_by("-checkpoint__step").values_list("checkpoint__step", flat=True).distinct()[:_STEPS_NAMED]
+    known = f"the newest known are {', '.join(map(str, steps))}" if steps else "none is known: scan its tier"
+    raise InvalidInput(f"No checkpoint of step {values['step']} is known; {known}.", pointer="/step")
 
 
 def _plan_spec(run: TrainingRun, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -377,3 +377,15 @@ def test_error_pages_name_the_request(scene: Scene, signed_in: SignIn) -> None:
     answer = signed_in("viewer").get("/runs/run_that_is_not_there/", headers={"X-Request-Id": "req-42"})
     assert answer.status_code == 404
     assert b"req-42" in answer.content
+
+
+def test_a_damaged_checkpoint_is_not_offered_for_a_drill(scene: Scene, signed_in: SignIn) -> None:
+    client = signed_in("operator")
+    damaged = client.get(f"/checkpoints/{scene.damaged.checkpoint_id}/").content.decode()
+    good = client.get(f"/checkpoints/{scene.good.checkpoint_id}/").content.decode()
+    assert "Drill this step" in good and "Drill this step" not in damaged
+
+
+def test_a_failed_last_drill_shows_as_failed_among_the_runs(scene: Scene, signed_in: SignIn) -> None:
+    html = signed_in("viewer").get("/runs/?q=run-13b-sft").content.decode()
+    assert '<b class="late">failed</b>' in html

@@ -65,6 +65,20 @@ def test_a_bad_setting_is_refused_by_name(yard: Yard, spec: dict[str, Any], fiel
     assert not Drill.objects.exists()
 
 
+def test_a_step_that_is_not_known_is_refused_with_those_that_are(yard: Yard) -> None:
+    factories.placement(yard.run, yard.tier, 10)
+    factories.placement(yard.run, yard.tier, 20)
+    factories.placement(yard.run, yard.tier, 41, status="missing")
+    with pytest.raises(InvalidInput) as problem:
+        make(yard, choice="named", step=41)
+    assert problem.value.detail == "No checkpoint of step 41 is known; the newest known are 20, 10."
+    assert problem.value.pointer == "/step" and not Drill.objects.exists()
+    nas = factories.tier(yard.cluster, "nas", "/nas")
+    with pytest.raises(InvalidInput, match="of step 10 is known; none is known: scan its tier"):
+        make(yard, choice="named", step=10, tier=nas.pk)
+    assert make(yard, choice="named", step=10).step == 10
+
+
 def test_a_tier_of_another_cluster_does_not_exist_here(yard: Yard) -> None:
     foreign = factories.tier(factories.cluster("west"), "nvme")
     with pytest.raises(InvalidInput, match="no such storage tier"):

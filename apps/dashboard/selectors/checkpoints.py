@@ -55,6 +55,11 @@ def placements_of(checkpoint: Checkpoint) -> list[Placement]:
     return list(rows.order_by("tier__speed_order", "pk"))
 
 
+def is_readable(copy: Placement) -> bool:
+    """Whether a drill could read it."""
+    return copy.status == Placement.Status.COMPLETE and copy.resumable and copy.damaged_at is None
+
+
 def open_findings(placements: list[Placement], limit: int = 100) -> list[Finding]:
     """The worst first; at most `limit`."""
     rows = Finding.objects.filter(placement__in=placements, resolved_at=None).select_related("placement__tier")

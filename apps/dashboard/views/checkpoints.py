@@ -65,6 +65,7 @@ def checkpoint_detail(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
             Audit.objects.filter(placement__in=copies).select_related("placement__tier").order_by("-created_at")[:8]
         ),
         "can_operate": pages.operates(request, checkpoint.run.cluster_id),
+        "can_drill": any(rows_of.is_readable(copy) for copy in copies),
     }
     return render(request, "dashboard/checkpoint.html", context)
 
