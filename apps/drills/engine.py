@@ -150,6 +150,7 @@ def _validating(drill: Drill) -> bool:
             return False
         if drill.placement is not None and widest is not None:
             results.record_evidence(drill, drill.placement, results.clients_of(drill, widest), figures)
+            results.record_ceiling(drill, drill.placement)
     return True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -21,6 +22,11 @@ from apps.drills.finish import OWNER_KIND
 from apps.drills.models import Drill, DrillKind, DrillRung, RankResult
 from apps.fleet import tasks
 from apps.fleet.models import AgentTask
+from apps.storage.models import TierCeiling
+from apps.storage.services import record_ceiling as record_tier_ceiling
+
+COLD_RATIO = 0.05
+CEILING_LASTS = timedelta(days=90)
 
 
 @dataclass(frozen=True)
@@ -157,6 +163,33 @@ def record_evidence(drill: Drill, placement: Placement, clients: Sequence[Client
         fingerprint=placement.fingerprint,
         detail={"bytes": figures["total_bytes"], "nodes": [client.name for client in clients]},
     )
+
+
+def record_ceiling(drill: Drill, placement: Placement) -> None:
+    """The best cold rate of this drill, where it beats what was measured of the tier in the last 90 days. A capped
+    drill measures its cap."""
+    if drill.max_bytes_per_second is not None:
+        return
+    rungs = list(drill.rungs.order_by("order").prefetch_related("results"))
+    best = max(filter(_is_cold, rungs), key=lambda rung: rung.bytes_per_second or 0.0, default=None)
+    if best is None or not best.bytes_per_second:
+        return
+    since = timezone.now() - CEILING_LASTS
+    beaten = TierCeiling.objects.filter(tier=placement.tier_id, measured_at__gte=since)
+    if not beaten.filter(bytes_per_second__gte=best.bytes_per_second).exists():
+        record_tier_ceiling(
+            tier=placement.tier,
+            bytes_per_second=best.bytes_per_second,
+            client_count=best.client_count,
+            method=f"{drill.kind} drill {drill.pk}",
+        )
+
+
+def _is_cold(rung: DrillRung) -> bool:
+    """Known to have been read from the storage, not from the clients' memory."""
+    parts = [(result.bytes or 0, result.cached_ratio_before) for result in rung.results.all()]
+    ratio = reload.weighted_ratio(parts)
+    return ratio is not None and ratio < COLD_RATIO
 
 
 def record_damage(drill: Drill, placement: Placement, damaged: Sequence[tuple[Client, tuple[Finding, ...]]]) -> str:

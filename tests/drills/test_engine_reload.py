@@ -138,10 +138,20 @@ def test_restored_but_late_is_passed_and_breached_never_failed(yard: Yard, objec
     assert (drill.outcome, drill.objective_state) == ("passed", state)
 
 
+@pytest.mark.parametrize("kind", ["reload", "herd"])
+def test_reading_alone_is_not_measured_against_the_objective_of_a_restart(yard: Yard, kind: str) -> None:
+    yard.run.rto_objective_seconds = 90
+    yard.run.save()
+    drill = make(yard, kind=kind)
+    assert (drill.objective_seconds, make(yard, kind=kind, objective_seconds=9).objective_seconds) == (None, 9)
+
+
 def test_the_objective_is_copied_from_the_run_when_the_drill_is_created(yard: Yard) -> None:
     yard.run.rto_objective_seconds = 90
     yard.run.save()
-    drill = make(yard)
+    yard.cluster.allows_disruption = True
+    yard.cluster.save()
+    drill = make(yard, kind="failover")
     yard.run.rto_objective_seconds = 5
     yard.run.save()
     drill.refresh_from_db()
