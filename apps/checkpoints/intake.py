@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
-from muster_agent.formats.fingerprint import fingerprint
+from muster_agent.formats.fingerprint import bounded_mtime_ns, fingerprint
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.wire import InventoryBody
 
@@ -186,7 +186,7 @@ def _listed(shard_map: ShardMap, manifest: Manifest | None) -> Listed:
             storable(shard.promised_bytes),
             _small(shard.rank),
             shard.role.value,
-            storable(shard.mtime_ns),
+            None if shard.mtime_ns is None else bounded_mtime_ns(shard.mtime_ns),
         )
         for shard in shard_map.shards
         if len(shard.path) <= MAX_SHARD_PATH_CHARACTERS and clean(shard.path, len(shard.path)) == shard.path

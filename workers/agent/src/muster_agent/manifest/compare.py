@@ -9,6 +9,7 @@ import msgspec
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
+from muster_agent.formats.fingerprint import bounded_mtime_ns
 from muster_agent.formats.times import iso_time
 from muster_agent.manifest.model import Manifest, ShardDigest, TensorDigest
 
@@ -144,7 +145,7 @@ def matches(manifest: Manifest, files: Iterable[tuple[str, int, int]]) -> tuple[
     for shard in manifest.shards:
         size, mtime_ns = present.get(shard.path, (None, shard.mtime_ns))
         found.extend(size_findings(shard.path, shard.size_bytes, size))
-        if size == shard.size_bytes and mtime_ns != shard.mtime_ns:
+        if size == shard.size_bytes and bounded_mtime_ns(mtime_ns) != bounded_mtime_ns(shard.mtime_ns):
             changed = iso_time(mtime_ns) or "a time that no calendar holds"
             detail = f"{shard.path} was changed at {changed}; it was sealed at {manifest.sealed_at} with another time"
             found.append(finding("changed_since_sealing", path=shard.path, detail=detail))
