@@ -278,9 +278,9 @@ _GONE_DAMAGE = (
 _COMPARED = [name if name not in ("checkpoint", "manifest") else f"{name}_id" for name in _PLACEMENT_FIELDS]
 
 
-def mark_missing(scan: InventoryScan, not_looked_at: Iterable[str], listed_at: datetime) -> int:
-    """Copies inside the scan's root that this successful listing did not find. Those of which it could not know, and
-    those that were seen since it began, stay as they are."""
+def mark_missing(scan: InventoryScan, not_looked_at: Iterable[str], listed_at: datetime) -> list[str]:
+    """Copies inside the scan's root that this successful listing did not find; gives their paths. Those of which it
+    could not know, and those that were seen since it began, stay as they are."""
     places = list(not_looked_at)
     prefix = scan.root.rstrip("/") + "/"
     with transaction.atomic():
@@ -295,7 +295,7 @@ def mark_missing(scan: InventoryScan, not_looked_at: Iterable[str], listed_at: d
             if (row.path == scan.root or row.path.startswith(prefix)) and intake.was_looked_at(row.path, places)
         ]
         _write_missing(scan, gone)
-    return len(gone)
+    return [row.path for row in gone]
 
 
 def _write_missing(scan: InventoryScan, gone: list[Placement]) -> None:
@@ -306,12 +306,12 @@ def _write_missing(scan: InventoryScan, gone: list[Placement]) -> None:
         transitions.append(
             Transition(
                 owner_kind="placement", owner_id=row.pk, old=row.status, new=missing,
-                reason=f"{scan.pk} listed its root and it was not there", at=now,
+                reason=f"not there when {scan.pk} listed {scan.root}", at=now,
             )
         )  # fmt: skip
         row.status = row.listed_status = missing
         row.trust, row.trust_at = Placement.Trust.LISTED, None
-        row.resumable, row.not_resumable_reasons = False, ["it is no longer there"]
+        row.resumable, row.not_resumable_reasons = False, ["not there when last listed"]
     Placement.objects.bulk_update(
         gone,
         ["status", "listed_status", "trust", "trust_at", "resumable", "not_resumable_reasons"],

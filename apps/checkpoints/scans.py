@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +18,7 @@ from muster_agent.protocol.wire import InventoryBody, InventoryParams, TaskKind
 
 from apps.accounts.services import log_activity
 from apps.checkpoints.findings import MAX_PER_PLACEMENT, as_json
+from apps.checkpoints.folders import folder_of
 from apps.checkpoints.ingest import ingest, mark_missing
 from apps.checkpoints.intake import Listing, sort_listing
 from apps.checkpoints.models import InventoryScan
@@ -175,7 +178,7 @@ def _take_result(scan: InventoryScan, task: AgentTask) -> None:
         log.exception("scan %s could not be recorded", scan.pk)
         _end(scan, InventoryScan.State.FAILED, f"the listing could not be recorded: {error}")
         return
-    notes = [*body.findings, *listing.left_out, *_doubts(scan, listing, missing)]
+    notes = [*_doubts(scan, listing, missing), *body.findings, *listing.left_out]
     _end(
         scan,
         InventoryScan.State.FINISHED,
@@ -183,7 +186,7 @@ def _take_result(scan: InventoryScan, task: AgentTask) -> None:
         checkpoint_count=counts.checkpoints,
         new_count=counts.new,
         changed_count=counts.changed,
-        missing_count=missing,
+        missing_count=len(missing),
         findings=[as_json(note) for note in notes[:MAX_PER_PLACEMENT]],
     )
     tasks.forget_result(task)
@@ -197,13 +200,23 @@ def handed_out_at(task: AgentTask) -> datetime | None:
     return at
 
 
-def _doubts(scan: InventoryScan, listing: Listing, missing: int) -> list[Finding]:
-    """A root that is suddenly empty may be a mount point without its mount: say so."""
-    if listing.accepted or not missing:
-        return []
-    detail = f"nothing is left under {scan.root}, where {missing} copies were; an unmounted file system looks the same"
+def _doubts(scan: InventoryScan, listing: Listing, missing: Sequence[str]) -> list[Finding]:
+    """A root, or a run's folder, of which nothing is left may be a mount point without its mount: say so."""
+    listed = {folder_of(item.path) for item in listing.accepted}
+    lost = Counter(folder_of(path) for path in missing)
+    places = {scan.root: len(missing)} if missing and not listed else lost
+    return [
+        _doubt(place, count)
+        for place, count in sorted(places.items())
+        if place not in listed and contains(scan.root, place)
+    ]
+
+
+def _doubt(place: str, count: int) -> Finding:
+    copies = "a copy was" if count == 1 else f"{count} copies were"
+    detail = f"nothing is left under {place}, where {copies}; an unmounted file system looks the same"
     cure = "Check that the storage is mounted on that node, then scan again: what returns unchanged keeps its trust."
-    return [finding("listing_failed", path=scan.root, detail=detail, cure=cure)]
+    return finding("listing_failed", path=place, detail=detail, cure=cure)
 
 
 def _why(task: AgentTask) -> str:

@@ -95,7 +95,7 @@ def test_the_same_listing_taken_in_twice_changes_nothing(tier: Any) -> None:
     listed_at = Placement.objects.get().last_seen_at
     again = sort_listing(listing(shard_map(10)), "/ckpt")
     counts = ingest(scan, again, listed_at)
-    assert (counts.new, counts.changed, mark_missing(scan, [], listed_at)) == (0, 0, 0)
+    assert (counts.new, counts.changed, mark_missing(scan, [], listed_at)) == (0, 0, [])
     assert Placement.objects.count() == Checkpoint.objects.count() == 1
 
 
@@ -239,6 +239,24 @@ def test_a_root_that_is_suddenly_empty_is_reported_as_perhaps_unmounted(tier: An
     scan = scanned(tier, listing())
     assert scan.missing_count == 1
     assert "unmounted" in scan.findings[0]["detail"]
+
+
+def test_a_runs_folder_that_is_suddenly_empty_beside_others_is_reported_as_perhaps_unmounted(tier: Any) -> None:
+    scanned(tier, listing(shard_map(10), shard_map(20), shard_map(10, run="mounted"), shard_map(20, run="mounted")))
+    scan = scanned(tier, listing(shard_map(20, run="mounted")))
+    assert scan.missing_count == 3
+    assert [(found["code"], found["path"]) for found in scan.findings] == [("listing_failed", "/ckpt/llama-70b")]
+    assert "2 copies were" in scan.findings[0]["detail"] and "unmounted" in scan.findings[0]["detail"]
+    lost = Placement.objects.get(path="/ckpt/llama-70b/step-10")
+    assert lost.not_resumable_reasons == ["not there when last listed"]
+    went = Transition.objects.get(owner_kind="placement", owner_id=lost.pk, new="missing")
+    assert went.reason == f"not there when {scan.pk} listed /ckpt"
+    assert scanned(tier, listing(shard_map(20, run="mounted"))).findings == []
+
+
+def test_one_step_that_is_gone_raises_no_doubt_about_its_run(tier: Any) -> None:
+    scanned(tier, listing(shard_map(10), shard_map(20)))
+    assert scanned(tier, listing(shard_map(20))).findings == []
 
 
 def test_paths_that_differ_in_case_only_are_different_places(tier: Any) -> None:
@@ -418,7 +436,7 @@ def test_an_older_listing_that_arrives_late_changes_nothing(tier: Any) -> None:
     earlier = Placement.objects.first().last_seen_at - timedelta(seconds=5)  # type: ignore[union-attr]
     late = sort_listing(listing(shard_map(10, shards=2, status=Status.IN_PROGRESS)), "/ckpt")
     counts = ingest(scan, late, earlier)
-    assert (counts.changed, mark_missing(scan, [], earlier)) == (0, 0)
+    assert (counts.changed, mark_missing(scan, [], earlier)) == (0, [])
     assert set(Placement.objects.values_list("status", flat=True)) == {"complete"}
 
 
