@@ -18,6 +18,7 @@ from muster_agent.decide.evidence import candidates_of
 from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, ResumeRequest
 from muster_agent.decide.resume import decide, reasons_against, wanted_world_size
 from muster_agent.formats.base import ShardMap, Status
+from muster_agent.formats.names import run_of_path
 from muster_agent.formats.walk import Inventory
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.inventory import read_manifests
@@ -126,7 +127,7 @@ class _Judge:
     def evidence(self, folder: str) -> ServerAnswer:
         """What the server adds; nothing, with a message, where it does not answer in time."""
         if self.answer is None:
-            self.answer = _server_answer(self.server, self.run_name or os.path.basename(folder), self.began)
+            self.answer = _server_answer(self.server, self.run_name or run_of_path(f"{folder}/step"), self.began)
         return self.answer
 
     def decide(self, shard_maps: Sequence[ShardMap], pointers: Sequence[Pointer], folder: str) -> ResumeDecision:
@@ -166,7 +167,9 @@ def _one_run(found: Inventory, path: str, run_name: str | None) -> tuple[str, li
     """The folder that holds the run's steps, and its checkpoints. A choice between runs is the user's to make."""
     folders = sorted({os.path.dirname(one.path) for one in found.checkpoints if one.step is not None})
     if run_name is not None and len(folders) > 1:
-        folders = [folder for folder in folders if os.path.basename(folder) == run_name]
+        folders = [
+            folder for folder in folders if run_name in (os.path.basename(folder), run_of_path(f"{folder}/step"))
+        ]
     if len(folders) > 1 or (run_name is not None and not folders and found.checkpoints):
         names = sorted({os.path.dirname(one.path) for one in found.checkpoints if one.step is not None})
         shown = "\n    ".join(names[:10])
