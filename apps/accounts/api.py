@@ -25,6 +25,7 @@ from apps.accounts.serializers import (
     WhoAmISerializer,
 )
 from apps.core.errors import NotFound
+from apps.core.serializers import body_of
 
 
 def require_global(request: Request, needed: Role) -> None:
@@ -37,12 +38,6 @@ def refuse_escalation(request: Request, wanted: Role) -> None:
     """A token cannot buy a token above itself; a signed-in person may ask for any, since the user's role caps it."""
     if isinstance(request.auth, ApiToken):
         require(Role(request.auth.role), wanted)
-
-
-def validated(request: Request, serializer_class: type[Any]) -> dict[str, Any]:
-    serializer = serializer_class(data=request.data)
-    serializer.is_valid(raise_exception=True)
-    return dict(serializer.validated_data)
 
 
 class WhoAmIView(APIView):
@@ -75,7 +70,7 @@ class TokenViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
         responses={201: NewTokenSerializer},
     )
     def create(self, request: Request) -> Response:
-        wanted = validated(request, CreateTokenSerializer)
+        wanted = body_of(request, CreateTokenSerializer)
         owner = self._owner(request, wanted.pop("username", None))
         role = Role(wanted["role"])
         refuse_escalation(request, role)
@@ -120,7 +115,7 @@ class UserViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
         responses={201: UserSerializer},
     )
     def create(self, request: Request) -> Response:
-        user = services.add_user(actor=request.user.get_username(), **validated(request, CreateUserSerializer))
+        user = services.add_user(actor=request.user.get_username(), **body_of(request, CreateUserSerializer))
         return Response(UserSerializer(user).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(
@@ -130,7 +125,7 @@ class UserViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     )
     def partial_update(self, request: Request, pk: str) -> Response:
         user = services.update_user(
-            user=self.get_object(), actor=request.user.get_username(), **validated(request, UpdateUserSerializer)
+            user=self.get_object(), actor=request.user.get_username(), **body_of(request, UpdateUserSerializer)
         )
         return Response(UserSerializer(user).data)
 

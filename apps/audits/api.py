@@ -17,8 +17,9 @@ from apps.audits.models import Audit
 from apps.audits.serializers import AuditSerializer, CreateAuditSerializer
 from apps.checkpoints.models import Placement
 from apps.core.errors import InvalidInput
+from apps.core.serializers import body_of
 from apps.fleet.access import scoped
-from apps.fleet.rest import ReadViewSet, body_of
+from apps.fleet.rest import ReadViewSet
 
 
 @extend_schema_view(

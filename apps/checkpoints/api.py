@@ -40,9 +40,10 @@ from apps.checkpoints.serializers import (
     UpdateRunSerializer,
 )
 from apps.core.errors import InvalidInput
+from apps.core.serializers import body_of
 from apps.fleet.access import scoped
 from apps.fleet.models import Agent
-from apps.fleet.rest import ReadViewSet, ScopedViewSet, body_of
+from apps.fleet.rest import ReadViewSet, ScopedViewSet
 from apps.storage.models import StorageTier
 
 ID = "[a-z0-9_]+"

@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 from apps.accounts.models import Role
 from apps.checkpoints.api import ID, PartsViewSet
 from apps.checkpoints.runs import find_run
+from apps.core.serializers import body_of
 from apps.drills import selectors, services
 from apps.drills.filters import DrillFilter, PlanFilter
 from apps.drills.finish import OWNER_KIND
@@ -34,7 +35,7 @@ from apps.drills.serializers import (
 )
 from apps.fleet.access import require_role
 from apps.fleet.models import AgentEvent
-from apps.fleet.rest import ReadViewSet, body_of
+from apps.fleet.rest import ReadViewSet
 from apps.fleet.serializers import AgentEventSerializer
 
 

@@ -13,11 +13,12 @@ from rest_framework.response import Response
 
 from apps.accounts.models import Role
 from apps.core.errors import InvalidInput, NotFound
+from apps.core.serializers import body_of
 from apps.fleet import services
 from apps.fleet.access import visible_clusters
 from apps.fleet.filters import AgentFilter, AgentTaskFilter, ClusterFilter, JoinTokenFilter, NodeFilter
 from apps.fleet.models import Agent, AgentEvent, AgentTask, Cluster, JoinToken, Node
-from apps.fleet.rest import ReadViewSet, ScopedViewSet, body_of
+from apps.fleet.rest import ReadViewSet, ScopedViewSet
 from apps.fleet.serializers import (
     AgentEventSerializer,
     AgentSerializer,

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from rest_framework import mixins, viewsets
-from rest_framework.request import Request
 
 from apps.accounts.models import Role
 from apps.fleet.access import require_role, scoped
@@ -40,10 +39,3 @@ class ScopedViewSet(viewsets.GenericViewSet[Any]):
 
 class ReadViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ScopedViewSet):
     """Lists and single rows."""
-
-
-def body_of(request: Request, serializer_class: type[Any]) -> dict[str, Any]:
-    """The validated request body; problems become 400 with a pointer to the field."""
-    serializer = serializer_class(data=request.data)
-    serializer.is_valid(raise_exception=True)
-    return dict(serializer.validated_data)

@@ -13,9 +13,10 @@ from rest_framework.response import Response
 
 from apps.accounts.models import Role
 from apps.core.errors import NotFound
+from apps.core.serializers import body_of
 from apps.fleet.access import visible_clusters
 from apps.fleet.models import Cluster
-from apps.fleet.rest import ReadViewSet, ScopedViewSet, body_of
+from apps.fleet.rest import ReadViewSet, ScopedViewSet
 from apps.storage import services
 from apps.storage.filters import TierFilter
 from apps.storage.models import StorageTier, TierCeiling
