@@ -19,6 +19,7 @@ from apps.checkpoints.evidence import add_evidence, clear_damage, mark_damage
 from apps.checkpoints.manifests import load_manifest, store_manifest
 from apps.checkpoints.models import Placement, TrustEvidence
 from apps.checkpoints.scans import handed_out_at
+from apps.core.dispatch import wake_owner
 from apps.core.errors import ApplicationError, Conflict, InvalidInput
 from apps.core.transitions import record, transition
 from apps.core.wakeups import announce
@@ -188,6 +189,10 @@ def _take_result(audit: Audit, task: AgentTask) -> None:
     except ApplicationError as error:
         audit.refresh_from_db()  # what the rolled back transaction had set in memory only
         _finish(audit, Verdict(Audit.Outcome.FAILED, error.detail))
+        return
+    if Audit.objects.filter(pk=audit.pk, state__in=UNFINISHED).exists():
+        # Another worker noted progress meanwhile, so nothing was taken: the result is still needed.
+        wake_owner(OWNER_KIND, audit.pk)
         return
     tasks.forget_result(task)
 

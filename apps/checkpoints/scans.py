@@ -22,6 +22,7 @@ from apps.checkpoints.folders import folder_of
 from apps.checkpoints.ingest import ingest, mark_missing
 from apps.checkpoints.intake import Listing, sort_listing
 from apps.checkpoints.models import InventoryScan
+from apps.core.dispatch import wake_owner
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.models import Transition
 from apps.core.transitions import record, transition
@@ -189,6 +190,10 @@ def _take_result(scan: InventoryScan, task: AgentTask) -> None:
         missing_count=len(missing),
         findings=[as_json(note) for note in notes[:MAX_PER_PLACEMENT]],
     )
+    if InventoryScan.objects.filter(pk=scan.pk, state__in=UNFINISHED).exists():
+        # Another worker noted progress meanwhile, so the scan is not ended: the result is still needed.
+        wake_owner(OWNER_KIND, scan.pk)
+        return
     tasks.forget_result(task)
 
 
