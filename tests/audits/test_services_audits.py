@@ -417,3 +417,16 @@ def test_the_sweeper_sees_unfinished_audits_whose_time_has_come(placement: Place
     assert services.due() == [audit.pk]
     services.advance(audit.pk)
     assert services.due() == []
+
+
+def test_a_result_that_another_worker_kept_from_being_taken_is_still_there_later(
+    placement: Placement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = ask(placement, "verify")
+    # The other worker notes progress between this one's reading of the row and its compare-and-set.
+    with monkeypatch.context() as race:
+        race.setattr(services, "_finish", lambda *_args: False)
+        answered(audit, verification(placement))
+    services.advance(audit.pk)
+    audit.refresh_from_db()
+    assert (audit.state, audit.outcome) == ("finished", "passed")
