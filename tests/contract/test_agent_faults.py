@@ -323,11 +323,17 @@ def test_an_agent_runs_as_an_ordinary_user_and_says_how_it_is(make_agent: MakeAg
     known = json.loads(agent.muster("status", "--json"))
     assert known["running"] is True
     assert agent.process is not None
-    wait_until(lambda: json.loads(agent.muster("status", "--json"))["status"]["last_poll_at"], 5)
+    wait_until(lambda: _last_poll(agent), 20, "the agent has reached the server")
     assert json.loads(agent.muster("status", "--json"))["status"]["pid"] == agent.process.pid
     agent.kill()
     assert os.path.exists(agent.state / "spool.sqlite3")
     assert "not running" in _stdout_of_exit_3(agent)
+
+
+def _last_poll(agent: LiveAgent) -> float | None:
+    """None also while the agent has only begun: its first status is written after its first poll."""
+    status = json.loads(agent.muster("status", "--json"))["status"]
+    return status["last_poll_at"] if status else None
 
 
 def _stdout_of_exit_3(agent: LiveAgent) -> str:
