@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from muster_agent.formats import claims
+from muster_agent.formats import registry
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.detect import absolute_path, files_of, read_checkpoint
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.formats.folder import Folder
+from muster_agent.formats.reader import FolderFormat
 
 from tests.agent.checkpoint_factory import safetensors_bytes, write_checkpoint
 
@@ -178,7 +179,7 @@ def test_a_fault_in_a_reader_becomes_a_finding_of_this_checkpoint(
     def broken(_folder: Folder, _with_tensors: bool) -> Draft:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(claims, "reader_of_checkpoint", lambda _folder: broken)
+    monkeypatch.setattr(registry, "FOLDER_FORMATS", (FolderFormat("broken", lambda _folder: True, broken),))
     found: ShardMap = read_checkpoint(folder)
     assert (found.status, [one.code for one in found.findings]) == (Status.UNKNOWN, ["metadata_unreadable"])
 

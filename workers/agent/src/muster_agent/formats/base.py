@@ -98,7 +98,12 @@ class ShardMap(msgspec.Struct, frozen=True, kw_only=True):
     not_resumable_reasons: tuple[str, ...] = ()
     world_size: int | None = None
     dp: int | None = None
-    """Data-parallel ranks that the data-loader state is for, where the format tells."""
+    """Data-parallel ranks, where the format tells (of the data-loader state, where only that depends on them)."""
+    tp: int | None = None
+    pp: int | None = None
+    ep: int | None = None
+    must_match: tuple[str, ...] = ()
+    """Which of `world_size`, `dp`, `tp` and `pp` the job that resumes must share with the one that saved."""
     shards: tuple[ShardEntry, ...] = ()
     tensors: tuple[TensorRange, ...] = ()
     findings: tuple[Finding, ...] = ()

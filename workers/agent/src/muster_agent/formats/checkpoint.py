@@ -8,12 +8,14 @@ import time
 
 import msgspec
 
-from muster_agent.formats import claims
+from muster_agent.formats import registry
 from muster_agent.formats.base import Finding, Role, Severity, ShardMap
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import FileSeen, Folder, look, trouble
-from muster_agent.formats.names import is_temporary, run_of_path, step_of_file, step_of_name
+from muster_agent.formats.foreign import UNKNOWN_FORMAT
+from muster_agent.formats.names import family_folder, is_temporary, run_of_path, step_of_file, step_of_name
+from muster_agent.formats.reader import Family, FamilyFormat
 from muster_agent.formats.verdict import AgeLimit, conclude
 
 GRACE_SECONDS = 600.0
@@ -33,8 +35,11 @@ def read_checkpoint(
     """
     place = os.path.abspath(os.fspath(path))
     age_limit = AgeLimit(time.time() if now_unix_seconds is None else now_unix_seconds, grace_seconds)
+    together = family_folder(place)
+    if together is not None and not os.path.lexists(place):
+        return _read_family_at(place, look(together, os.path.realpath(together)), age_limit)
     shard_map = read_place(place, root=os.path.realpath(os.path.dirname(place)), age_limit=age_limit, with_tensors=True)
-    if format is not None and shard_map.format not in (format, claims.UNKNOWN_FORMAT):
+    if format is not None and shard_map.format not in (format, UNKNOWN_FORMAT):
         draft = Draft(shard_map.format, roles=None, undecided=f"it is a {shard_map.format} checkpoint, not {format}")
         return _conclude(draft, place, Folder(place, place), age_limit)
     return shard_map
@@ -51,7 +56,7 @@ def read_place(place: str, *, root: str, age_limit: AgeLimit, with_tensors: bool
         inside = root if real == root or real.startswith(root.rstrip("/") + "/") else real
         return read_folder(look(place, inside), age_limit=age_limit, with_tensors=with_tensors)
     if not stat.S_ISREG(seen.st_mode):
-        draft = Draft(claims.UNKNOWN_FORMAT, roles=None, undecided="it is neither a file nor a folder")
+        draft = Draft(UNKNOWN_FORMAT, roles=None, undecided="it is neither a file nor a folder")
         return _conclude(draft, place, Folder(place, root), age_limit)
     folder = Folder(os.path.dirname(place), root)
     folder.files[os.path.basename(place)] = FileSeen(seen.st_size, seen.st_mtime_ns)
@@ -62,8 +67,8 @@ def read_folder(folder: Folder, *, age_limit: AgeLimit, with_tensors: bool) -> S
     """The checkpoint that the folder is, whatever its name."""
     if not folder.listed:
         return _could_not_look(folder.path, folder.findings[-1], age_limit)
-    reader = claims.reader_of_checkpoint(folder)
-    draft = _guarded(lambda: reader(folder, with_tensors), folder.path)
+    reader = registry.format_of_checkpoint(folder)
+    draft = _guarded(lambda: reader.read(folder, with_tensors), folder.path)
     _take_folder_findings(draft, folder)
     return _conclude(draft, folder.path, folder, age_limit)
 
@@ -71,9 +76,32 @@ def read_folder(folder: Folder, *, age_limit: AgeLimit, with_tensors: bool) -> S
 def read_single_file(folder: Folder, name: str, *, age_limit: AgeLimit, with_tensors: bool) -> ShardMap:
     """The checkpoint that the file `name` of `folder` is by itself."""
     path = os.path.join(folder.path, name)
-    draft = _guarded(lambda: claims.read_file(folder, name, with_tensors), path)
+    draft = _guarded(lambda: registry.read_file(folder, name, with_tensors), path)
     only = Folder(path, folder.root, files={name: folder.files[name]})
     return _conclude(draft, path, only, age_limit)
+
+
+def read_family(
+    folder: Folder, family_format: FamilyFormat, family: Family, *, age_limit: AgeLimit, with_tensors: bool
+) -> ShardMap:
+    """The checkpoint whose files share `folder` with others."""
+    path = os.path.join(folder.path, family.pattern)
+    draft = _guarded(lambda: family_format.read(folder, family, with_tensors), path)
+    draft.step = family.step if draft.step is None else draft.step
+    own = Folder(path, folder.root, files={name: seen for name, seen in folder.files.items() if name in family.files})
+    times = [shard.mtime_ns for shard in draft.shards if shard.mtime_ns is not None]
+    own.mtime_ns = max(times, default=None)
+    return _conclude(draft, path, own, age_limit)
+
+
+def _read_family_at(place: str, folder: Folder, age_limit: AgeLimit) -> ShardMap:
+    if not folder.listed:
+        return _could_not_look(place, folder.findings[-1], age_limit)
+    for family_format, family in registry.families_of(folder):
+        if os.path.join(folder.path, family.pattern) == place:
+            return read_family(folder, family_format, family, age_limit=age_limit, with_tensors=True)
+    detail = f"no files in {folder.path} are named like that"
+    return _could_not_look(place, finding("listing_failed", path=place, detail=detail), age_limit)
 
 
 def _guarded(read: object, path: str) -> Draft:
@@ -85,7 +113,7 @@ def _guarded(read: object, path: str) -> Draft:
         return draft
     except Exception as error:
         detail = f"Muster's reader failed on it ({type(error).__name__}); please report this with the file"
-        draft = Draft(claims.UNKNOWN_FORMAT, roles=None, undecided="it could not be understood")
+        draft = Draft(UNKNOWN_FORMAT, roles=None, undecided="it could not be understood")
         cure = "Report it with the file; until then, check it with the framework that wrote it."
         draft.findings.append(
             finding("metadata_unreadable", path=path, detail=detail, severity=Severity.WARNING, cure=cure)
@@ -106,15 +134,14 @@ def _take_folder_findings(draft: Draft, folder: Folder) -> None:
 
 
 def _could_not_look(place: str, found: Finding, age_limit: AgeLimit) -> ShardMap:
-    draft = Draft(claims.UNKNOWN_FORMAT, roles=None, findings=[found])
+    draft = Draft(UNKNOWN_FORMAT, roles=None, findings=[found])
     return _conclude(draft, place, Folder(place, place), age_limit)
 
 
 def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> ShardMap:
-    name = os.path.basename(path)
-    named = step_of_name(name)
-    if named is None and claims.is_single_file(name):
-        named = step_of_file(name)
+    named = step_of_name(os.path.basename(path))
+    if named is None and os.path.basename(path) in folder.files:
+        named = step_of_file(os.path.basename(path))
     return conclude(
         draft,
         path=path,
@@ -139,6 +166,9 @@ def absolute_path(shard_map: ShardMap, shard_path: str) -> str:
     from elsewhere is ever joined to the checkpoint's folder."""
     if all(shard.path != shard_path for shard in shard_map.shards):
         raise ValueError(f"{shard_path!r} is not a shard of {shard_map.path}")
+    together = family_folder(shard_map.path)
+    if together is not None and not os.path.lexists(shard_map.path):
+        return os.path.join(together, shard_path)
     if len(shard_map.shards) == 1 and os.path.basename(shard_map.path) == shard_path and not _is_folder(shard_map):
         return shard_map.path
     return os.path.join(shard_map.path, shard_path)

@@ -48,7 +48,11 @@ def is_own_name(name: str) -> bool:
     )
 
 
-def read_dcp(folder: Folder, *, with_tensors: bool) -> Draft:
+def claims(folder: Folder) -> bool:
+    return any(map(is_own_name, folder.files.keys() | folder.blocked))
+
+
+def read_dcp(folder: Folder, with_tensors: bool) -> Draft:
     """Judge a DCP folder. With `with_tensors`, each tensor's bytes are located too, which reads every record's end."""
     draft = Draft(FORMAT, roles=None)
     plan = _plan(draft, folder)
@@ -125,9 +129,7 @@ def _parse(draft: Draft, folder: Folder, name: str) -> Plan | None:
         return None
     path = os.path.join(folder.path, name)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as stream:
-            return parse_plan(stream.read(MAX_METADATA_BYTES))
+        return parse_plan(folder.read(name, MAX_METADATA_BYTES))
     except OSError as error:
         detail = f"{name} could not be read: {error.strerror}"
         draft.findings.append(finding(trouble(error, path).code, path=name, detail=detail))

@@ -32,7 +32,11 @@ def is_own_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def read_dcp_hf(folder: Folder, *, with_tensors: bool) -> Draft:
+def claims(folder: Folder) -> bool:
+    return any(map(is_own_name, folder.files.keys() | folder.blocked))
+
+
+def read_dcp_hf(folder: Folder, with_tensors: bool) -> Draft:
     """Judge the rank shards: each valid, each file number there, and each tensor covered by its parts. Whether the last
     part of a tensor is missing cannot be told from the files alone, since they do not record the tensor's size."""
     draft = Draft(FORMAT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from muster_agent.formats.base import Finding, TensorRange
 from muster_agent.formats.codes import finding
@@ -14,6 +13,7 @@ from muster_agent.formats.draft import role_of
 from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.names import step_of_name
 from muster_agent.formats.torch_record import ZIP_MAGIC, tensor_bytes
+from muster_agent.formats.tree import Opened
 
 HEADS_PER_FILE = 8
 """Record heads looked at per file: the first, the last and some between. A foreign file fails at the first of them."""
@@ -21,16 +21,6 @@ _STEP_NAMES = ("train_state.step", "train_state.global_step")
 _WEAK_STEP_NAMES = ("step", "global_step", "iteration")
 """Believed only where the folder's name gives no step: a tensor of such a name may count something else."""
 _INTEGER_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "int16": 2}
-
-
-@contextmanager
-def _opened(folder: Folder, name: str) -> Iterator[int]:
-    path = os.path.join(folder.path, name)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def record_findings(folder: Folder, plan: Plan) -> list[Finding]:
@@ -47,9 +37,9 @@ def record_findings(folder: Folder, plan: Plan) -> list[Finding]:
         records = sorted(set(by_file[name]) - bare)
         fits = max(item.offset + item.length for item in by_file[name]) == seen.size_bytes
         try:
-            with _opened(folder, name) as descriptor:
+            with folder.open(name) as opened:
                 if fits and not plan.raw_records:
-                    found.extend(_head_findings(descriptor, name, records))
+                    found.extend(_head_findings(opened, name, records))
         except OSError as error:
             detail = f"{name} could not be read: {error.strerror}"
             found.append(finding(trouble(error, os.path.join(folder.path, name)).code, path=name, detail=detail))
@@ -67,9 +57,9 @@ def _bare_lengths(plan: Plan) -> set[Stored]:
     return bare
 
 
-def _head_findings(descriptor: int, name: str, records: list[Stored]) -> list[Finding]:
+def _head_findings(opened: Opened, name: str, records: list[Stored]) -> list[Finding]:
     for record in _spread([item for item in records if not item.transformed and item.length]):
-        if os.pread(descriptor, 4, record.offset) != ZIP_MAGIC:
+        if opened.pread(4, record.offset) != ZIP_MAGIC:
             detail = f"the record at byte {record.offset} of {name} does not begin as a record does"
             end = record.offset + record.length
             return [finding("metadata_unreadable", path=name, detail=detail, begin_byte=record.offset, end_byte=end)]
@@ -92,9 +82,9 @@ def step_inside(folder: Folder, plan: Plan) -> int | None:
         if record is None or width is None or record.file not in folder.files:
             continue
         try:
-            with _opened(folder, record.file) as descriptor:
-                place = tensor_bytes(descriptor, record.offset, record.length, width)
-                value = int.from_bytes(os.pread(descriptor, width, place[0]), "little", signed=True) if place else -1
+            with folder.open(record.file) as opened:
+                place = tensor_bytes(opened, record.offset, record.length, width)
+                value = int.from_bytes(opened.pread(width, place[0]), "little", signed=True) if place else -1
         except OSError:
             continue
         if value >= 0:
@@ -112,19 +102,19 @@ def ranges_of(folder: Folder, plan: Plan) -> Iterator[TensorRange]:
         if file not in folder.files:
             continue
         try:
-            with _opened(folder, file) as descriptor:
+            with folder.open(file) as opened:
                 for name, offsets, record in sorted(by_file[file], key=lambda item: item[2].offset):
-                    yield _range(descriptor, plan, name, offsets, record)
+                    yield _range(opened, plan, name, offsets, record)
         except OSError:
             continue
 
 
-def _range(descriptor: int, plan: Plan, name: str, offsets: tuple[int, ...] | None, record: Stored) -> TensorRange:
+def _range(opened: Opened, plan: Plan, name: str, offsets: tuple[int, ...] | None, record: Stored) -> TensorRange:
     tensor = plan.tensors.get(name)
     chunk = tensor.chunks.get(offsets) if tensor and offsets is not None else None
     begin, end = record.offset, record.offset + record.length
     if tensor and chunk:
-        begin, end = _inner(descriptor, tensor, chunk, record) or (begin, end)
+        begin, end = _inner(opened, tensor, chunk, record) or (begin, end)
     return TensorRange(
         name=name,
         shard=record.file,
@@ -136,8 +126,8 @@ def _range(descriptor: int, plan: Plan, name: str, offsets: tuple[int, ...] | No
     )
 
 
-def _inner(descriptor: int, tensor: TensorPlan, chunk: Chunk, record: Stored) -> tuple[int, int] | None:
+def _inner(opened: Opened, tensor: TensorPlan, chunk: Chunk, record: Stored) -> tuple[int, int] | None:
     expected = raw_bytes(tensor, chunk)
     if expected is None or record.transformed or record.length == expected:
         return None
-    return tensor_bytes(descriptor, record.offset, record.length, expected)
+    return tensor_bytes(opened, record.offset, record.length, expected)

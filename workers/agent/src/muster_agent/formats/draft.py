@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
 
 
@@ -22,8 +24,31 @@ class Draft:
     step: int | None = None
     world_size: int | None = None
     dp: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    ep: int | None = None
+    must_match: tuple[str, ...] = ()
     undecided: str | None = None
+    structure_known: bool = False
+    """What is said about the bytes holds even where a pickle among them asks for code."""
     not_resumable_reasons: list[str] = field(default_factory=list)
+
+
+def nest(draft: Draft, inner: Draft, folder_name: str) -> None:
+    """Take the draft of the sub-folder `folder_name` into its parent's: paths get its name in front. What the two say
+    of commit, step and layout stays the caller's to weigh."""
+    under = f"{folder_name}/"
+    replace = msgspec.structs.replace
+    draft.shards.extend(replace(shard, path=under + shard.path) for shard in inner.shards)
+    draft.tensors.extend(replace(tensor, shard=under + tensor.shard) for tensor in inner.tensors)
+    draft.findings.extend(
+        found if found.path.startswith("/") or "://" in found.path else replace(found, path=under + found.path)
+        for found in inner.findings
+    )
+    draft.roles = None if draft.roles is None or inner.roles is None else draft.roles | inner.roles
+    draft.undecided = draft.undecided or inner.undecided
+    draft.structure_known = draft.structure_known or inner.structure_known
+    draft.not_resumable_reasons.extend(inner.not_resumable_reasons)
 
 
 _ROLE_WORDS: dict[str, Role] = {

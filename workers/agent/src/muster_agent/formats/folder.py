@@ -6,11 +6,87 @@ import errno
 import os
 import stat
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, Self
 
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
 from muster_agent.formats.names import is_noise, is_text
+from muster_agent.formats.tree import Opened, Tree
+
+
+class PosixFile:
+    """See `tree.Opened`. A FIFO or a device does not hang the opening, and is refused."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor: int | None = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        seen = os.fstat(self._descriptor)
+        if not stat.S_ISREG(seen.st_mode):
+            self.close()
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        self.size_bytes = seen.st_size
+        self._may_have_holes = seen.st_blocks * 512 < seen.st_size
+
+    def fileno(self) -> int:
+        assert self._descriptor is not None
+        return self._descriptor
+
+    def pread(self, length_bytes: int, offset_bytes: int) -> bytes:
+        """See `tree.Opened.pread`."""
+        parts: list[bytes] = []
+        while length_bytes > 0:
+            part = os.pread(self.fileno(), length_bytes, offset_bytes)
+            if not part:
+                break
+            if not parts and len(part) == length_bytes:
+                return part
+            parts.append(part)
+            length_bytes, offset_bytes = length_bytes - len(part), offset_bytes + len(part)
+        return b"".join(parts)
+
+    def hole(self) -> tuple[int, int] | None:
+        """Block counts only hint (file systems compress), so the kernel is asked for the hole."""
+        if not self._may_have_holes:
+            return None
+        try:
+            begin = os.lseek(self.fileno(), 0, os.SEEK_HOLE)
+        except OSError:
+            return None
+        if begin >= self.size_bytes:
+            return None
+        try:
+            return begin, os.lseek(self.fileno(), begin, os.SEEK_DATA)
+        except OSError:
+            return begin, self.size_bytes
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class PosixTree:
+    """A mounted file system. See `tree.Tree`."""
+
+    def look(self, path: str, root: str) -> Folder:
+        return look(path, root)
+
+    def open(self, path: str) -> Opened:
+        return PosixFile(path)
+
+    def take(self, folder: Folder, name: str) -> None:
+        _take_named(folder, name)
+
+
+POSIX = PosixTree()
 
 
 class FileSeen(NamedTuple):
@@ -33,6 +109,23 @@ class Folder:
     listed: bool = True
     gone: bool = False
     mtime_ns: int | None = None
+    tree: Tree = POSIX
+    _subs: dict[str, Folder] = field(default_factory=dict)
+
+    def sub(self, name: str) -> Folder:
+        """The folder `name` in this one, looked at once. `name` must be one of `folders`."""
+        if name not in self._subs:
+            self._subs[name] = self.tree.look(os.path.join(self.path, name), self.root)
+        return self._subs[name]
+
+    def open(self, name: str) -> Opened:
+        """The file `name` of this folder (or of a sub-folder, with `/`). Raises OSError."""
+        return self.tree.open(os.path.join(self.path, name))
+
+    def read(self, name: str, limit_bytes: int) -> bytes:
+        """The first `limit_bytes` of the file `name`, fewer where it is shorter. Raises OSError."""
+        with self.open(name) as opened:
+            return opened.pread(min(limit_bytes, opened.size_bytes), 0)
 
     @property
     def newest_mtime_ns(self) -> int | None:
@@ -58,8 +151,11 @@ def look(path: str, root: str) -> Folder:
 
 def reach(folder: Folder, name: str) -> None:
     """Take the promised file `name`, a safe relative path into a sub-folder, into `folder`'s files if it is there."""
-    if "/" not in name or name in folder.files or name in folder.blocked:
-        return
+    if "/" in name and name not in folder.files and name not in folder.blocked:
+        folder.tree.take(folder, name)
+
+
+def _take_named(folder: Folder, name: str) -> None:
     path = os.path.join(folder.path, name)
     try:
         if escapes(path, folder.root):

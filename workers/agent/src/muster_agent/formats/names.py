@@ -76,3 +76,18 @@ def unsafe_reason(name: object) -> str | None:
     if any(part in ("", ".", "..") for part in name.split("/")):
         return "leads out of the checkpoint's folder"
     return None
+
+
+def family_folder(path: str) -> str | None:
+    """The folder that the family at this path lies in; None for the path of an ordinary file or folder."""
+    if "{" not in path:
+        return None
+    parts = path.split("/")
+    first = next((index for index, part in enumerate(parts) if "{" in part and "}" in part), None)
+    return None if first is None else "/".join(parts[:first]) or "/"
+
+
+def beside(path: str, suffix: str) -> str:
+    """Where what belongs to a checkpoint of one file, or of files among others, lies: beside it, by its own name."""
+    together = family_folder(path)
+    return path + suffix if together is None else f"{together.rstrip('/')}/{path.rpartition('/')[2]}{suffix}"

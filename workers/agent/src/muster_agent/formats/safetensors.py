@@ -35,7 +35,7 @@ def read_shard(
 ) -> ReadShard:
     """Read the header of the file `name` of `folder`; its entry has the role of the first role its tensors have."""
     seen = folder.files[name]
-    header = read_header(os.path.join(folder.path, name), name, with_tensors=with_tensors)
+    header = read_header(os.path.join(folder.path, name), name, with_tensors=with_tensors, tree=folder.tree)
     roles = _roles(name, header)
     role = first_role(roles, default=Role.OTHER if header.ok else Role.MODEL)
     entry = ShardEntry(
@@ -102,22 +102,40 @@ def read_json(folder: Folder, name: str, limit_bytes: int = MAX_INDEX_BYTES) -> 
     if folder.files[name].size_bytes > limit_bytes:
         return None, finding("metadata_unreadable", path=name, detail=f"{name} is larger than {limit_bytes} bytes")
     try:
-        with open(path, "rb") as stream:
-            return msgspec.json.decode(stream.read(limit_bytes)), None
+        return msgspec.json.decode(folder.read(name, limit_bytes)), None
     except OSError as error:
         return None, finding(trouble(error, path).code, path=name, detail=f"{name} could not be read: {error.strerror}")
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         return None, finding("metadata_unreadable", path=name, detail=f"{name} is not valid JSON: {error}")
 
 
-def read_single(folder: Folder, name: str, *, with_tensors: bool) -> Draft:
+def claims(folder: Folder) -> bool:
+    names = folder.files.keys() | folder.blocked
+    return "model.safetensors" in names or any(is_indexed_name(name) or is_numbered_name(name) for name in names)
+
+
+def claims_file(_folder: Folder, name: str) -> bool:
+    return name.endswith(".safetensors")
+
+
+def read_folder(folder: Folder, with_tensors: bool) -> Draft:
+    """A folder of safetensors files: by its index, by the numbers in the names, or as they lie."""
+    index = next((name for name in sorted(folder.files) if is_indexed_name(name)), None)
+    if index is not None:
+        return read_indexed(folder, index, with_tensors=with_tensors)
+    if any(map(is_numbered_name, folder.files)):
+        return read_unindexed(folder, with_tensors=with_tensors)
+    return read_loose(folder, with_tensors)
+
+
+def read_single(folder: Folder, name: str, with_tensors: bool) -> Draft:
     """A checkpoint that is the one file `name`, whatever else lies in its folder."""
     draft = Draft(FORMAT)
     add_shard(draft, read_shard(folder, name, with_tensors=with_tensors), with_tensors=with_tensors)
     return draft
 
 
-def read_loose(folder: Folder, *, with_tensors: bool) -> Draft:
+def read_loose(folder: Folder, with_tensors: bool) -> Draft:
     """A folder of safetensors files that no index ties together (`model.safetensors`, `optimizer.safetensors`)."""
     draft = Draft(FORMAT)
     for name in sorted(folder.files):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,8 +11,9 @@ import msgspec
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
-from muster_agent.formats.folder import trouble
+from muster_agent.formats.folder import POSIX, trouble
 from muster_agent.formats.safetensors_quick import BITS, quick_names
+from muster_agent.formats.tree import Opened, Tree
 
 MAX_HEADER_BYTES = 100_000_000
 MAX_HEADER_ITEMS = 16_000_000
@@ -59,25 +59,19 @@ class _Invalid(Exception):
         self.found = found
 
 
-def read_header(file_path: str, shown: str, *, with_tensors: bool = True) -> Header:
+def read_header(file_path: str, shown: str, *, with_tensors: bool = True, tree: Tree = POSIX) -> Header:
     """Read and judge the header of the file at `file_path`, called `shown` in findings. Raises nothing."""
     try:
-        descriptor = os.open(file_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with tree.open(file_path) as opened:
+            start = opened.pread(FIRST_READ_BYTES, 0)
+            header = parse_header(
+                start, opened.size_bytes, shown, lambda count: opened.pread(count, 8), with_tensors=with_tensors
+            )
+            if header.ok:
+                header.findings.extend(_hole(opened, shown))
+            return header
     except OSError as error:
         return _unread(error, file_path, shown)
-    try:
-        size_bytes = os.fstat(descriptor).st_size
-        start = os.pread(descriptor, FIRST_READ_BYTES, 0)
-        header = parse_header(
-            start, size_bytes, shown, lambda count: os.pread(descriptor, count, 8), with_tensors=with_tensors
-        )
-        if header.ok:
-            header.findings.extend(_hole(descriptor, size_bytes, shown))
-        return header
-    except OSError as error:
-        return _unread(error, file_path, shown)
-    finally:
-        os.close(descriptor)
 
 
 def _unread(error: OSError, file_path: str, shown: str) -> Header:
@@ -85,17 +79,11 @@ def _unread(error: OSError, file_path: str, shown: str) -> Header:
     return Header(0, findings=[finding(trouble(error, file_path).code, path=shown, detail=detail)], was_read=False)
 
 
-def _hole(descriptor: int, size_bytes: int, shown: str) -> list[Finding]:
-    """A hole inside the file. Block counts only hint (file systems compress), so the kernel is asked for the hole."""
-    if size_bytes == 0 or os.fstat(descriptor).st_blocks * 512 >= size_bytes:
+def _hole(opened: Opened, shown: str) -> list[Finding]:
+    hole = opened.hole()
+    if hole is None:
         return []
-    try:
-        begin = os.lseek(descriptor, 0, os.SEEK_HOLE)
-        end = os.lseek(descriptor, begin, os.SEEK_DATA) if begin < size_bytes else begin
-    except OSError:
-        end = size_bytes
-    if begin >= size_bytes:
-        return []
+    begin, end = hole
     detail = f"bytes {begin} to {end} of {shown} were never written and read as zeros"
     return [finding("sparse_hole", path=shown, detail=detail, begin_byte=begin, end_byte=end)]
 

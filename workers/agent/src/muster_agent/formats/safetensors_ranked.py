@@ -57,7 +57,12 @@ def _final_name(name: str) -> str:
     return stem + ending
 
 
-def read_ranked(folder: Folder, *, with_tensors: bool) -> Draft:
+def claims(folder: Folder) -> bool:
+    names = folder.files.keys() | folder.blocked
+    return MARKER_NAME in names or any(is_rank_name(name) or is_unfinished_rank_name(name) for name in names)
+
+
+def read_ranked(folder: Folder, with_tensors: bool) -> Draft:
     """Judge a rank-sharded folder by its marker, or by its names where the marker is not there."""
     if MARKER_NAME in folder.files:
         return _by_marker(folder, with_tensors=with_tensors)

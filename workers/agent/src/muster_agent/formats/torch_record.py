@@ -5,9 +5,10 @@ All members are stored, not compressed. Local headers carry no sizes, so the cen
 
 from __future__ import annotations
 
-import os
 import struct
 from typing import NamedTuple
+
+from muster_agent.formats.tree import Opened
 
 ZIP_MAGIC = b"PK\x03\x04"
 _END = struct.Struct("<4s4H2LH")
@@ -25,14 +26,14 @@ class Member(NamedTuple):
     size_bytes: int
 
 
-def tensor_bytes(descriptor: int, offset: int, length: int, expected_bytes: int) -> tuple[int, int] | None:
+def tensor_bytes(opened: Opened, offset: int, length: int, expected_bytes: int) -> tuple[int, int] | None:
     """[begin, end) in the file of the one tensor in the record at [offset, offset + length); None where the record is
     not such a zip, or does not hold exactly `expected_bytes`. Raises OSError."""
-    members = read_members(descriptor, offset, length)
+    members = read_members(opened, offset, length)
     data = [member for member in members if "/data/" in member.name]
     if len(data) != 1 or data[0].size_bytes != expected_bytes:
         return None
-    head = os.pread(descriptor, 30, offset + data[0].header)
+    head = opened.pread(30, offset + data[0].header)
     if len(head) < 30 or head[:4] != ZIP_MAGIC:
         return None
     begin = offset + data[0].header + 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
@@ -40,16 +41,16 @@ def tensor_bytes(descriptor: int, offset: int, length: int, expected_bytes: int)
     return (begin, end) if end <= offset + length else None
 
 
-def read_members(descriptor: int, offset: int, length: int) -> list[Member]:
+def read_members(opened: Opened, offset: int, length: int) -> list[Member]:
     """The members in the record's central directory; empty where there is none. Raises OSError."""
     size = min(length, _TAIL_BYTES)
-    tail = os.pread(descriptor, size, offset + length - size)
+    tail = opened.pread(size, offset + length - size)
     place = _directory(tail)
     if place is None or place[0] + place[1] > length or place[1] > _MAX_DIRECTORY_BYTES:
         return []
     begin, count = place
     in_tail = begin - (length - len(tail))
-    raw = tail[in_tail : in_tail + count] if in_tail >= 0 else os.pread(descriptor, count, offset + begin)
+    raw = tail[in_tail : in_tail + count] if in_tail >= 0 else opened.pread(count, offset + begin)
     return _entries(raw)
 
 

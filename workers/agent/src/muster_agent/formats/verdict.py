@@ -52,6 +52,10 @@ def conclude(
         not_resumable_reasons=tuple(reasons),
         world_size=draft.world_size,
         dp=draft.dp,
+        tp=draft.tp,
+        pp=draft.pp,
+        ep=draft.ep,
+        must_match=draft.must_match,
         shards=tuple(draft.shards),
         tensors=tuple(draft.tensors),
         findings=tuple(findings),
@@ -63,6 +67,8 @@ def status_of(draft: Draft, *, recent: bool) -> Status:
     """Definite knowledge comes first: damage seen is damage, even where another shard could not be looked at."""
     codes = {found.code for found in draft.findings if found.severity is Severity.DAMAGE}
     could_not = {found.code for found in draft.findings if found.severity is not Severity.NOTE} & COULD_NOT_LOOK
+    if draft.structure_known:
+        could_not = could_not - {"metadata_unsafe"}
     unfinished = draft.committed is False or (draft.committed is None and codes <= NOT_THERE and bool(codes))
     if unfinished and recent and not could_not:
         return Status.IN_PROGRESS
@@ -81,6 +87,8 @@ def _reasons(draft: Draft, status: Status) -> list[str]:
     reasons = [] if status is Status.COMPLETE else [STATUS_REASONS[status]]
     if draft.undecided:
         reasons.append(draft.undecided)
+    if any(found.code == "metadata_unsafe" and found.severity is Severity.DAMAGE for found in draft.findings):
+        reasons.append("loading it would run code that no checkpoint needs")
     if draft.roles is not None and Role.OPTIMIZER not in draft.roles and status is Status.COMPLETE:
         reasons.append("it holds no optimizer state")
     return reasons

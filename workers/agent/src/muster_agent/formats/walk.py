@@ -14,13 +14,14 @@ from typing import NamedTuple
 import msgspec
 
 from muster_agent.decide.model import Pointer
-from muster_agent.formats import claims
+from muster_agent.formats import registry
 from muster_agent.formats.base import Finding, ShardMap
-from muster_agent.formats.checkpoint import GRACE_SECONDS, read_folder, read_place, read_single_file
+from muster_agent.formats.checkpoint import GRACE_SECONDS, read_family, read_folder, read_place, read_single_file
 from muster_agent.formats.codes import finding
 from muster_agent.formats.folder import Folder, escapes, look
 from muster_agent.formats.names import is_temporary, step_of_name
 from muster_agent.formats.pointers import is_pointer_name, pointer_findings, read_pointer
+from muster_agent.formats.reader import Family, FamilyFormat
 from muster_agent.formats.verdict import AgeLimit
 from muster_agent.jobs.control import JobControl
 
@@ -80,18 +81,35 @@ class _Walk:
         folder = look(path, self.root)
         if folder.gone:
             return
-        if not folder.listed or claims.claim(folder) is not None:
+        claimed = registry.claim(folder) if folder.listed else None
+        if not folder.listed or claimed is not None:
             self._add(path, lambda: self._read(folder))
-            self._enter_folders([name for name in folder.folders if step_of_name(name) is not None], folder, depth)
+            own = set(claimed.owns(folder)) if claimed else set()
+            steps = [name for name in folder.folders if step_of_name(name) is not None and name not in own]
+            self._enter_folders(steps, folder, depth)
         else:
             self.descend(folder, depth)
 
     def descend(self, folder: Folder, depth: int) -> None:
         """Take what a folder that is no checkpoint holds: pointers, leftovers, checkpoints, further folders."""
         self._take_pointers(folder)
-        self._take_files(folder)
+        shared = self._take_families(folder)
+        self._take_files(folder, shared)
         self.findings.extend(found for found in folder.findings if not is_pointer_name(found.path))
-        self._enter_folders(folder.folders, folder, depth)
+        self._enter_folders([name for name in folder.folders if name not in shared], folder, depth)
+
+    def _take_families(self, folder: Folder) -> set[str]:
+        """Add the checkpoints that share the folder; the names of the files and sub-folders that are theirs."""
+        taken: set[str] = set()
+        for family_format, family in registry.families_of(folder):
+            read = partial(self._read_family, folder, family_format, family)
+            self.tasks.append(Task(folder.path, family.step, read))
+            taken |= family.files | family.folders
+        return taken
+
+    def _read_family(self, folder: Folder, family_format: FamilyFormat, family: Family) -> ShardMap:
+        self.control.check()
+        return read_family(folder, family_format, family, age_limit=self.age_limit, with_tensors=False)
 
     def _enter_folders(self, names: Sequence[str], folder: Folder, depth: int) -> None:
         """Some writers keep the steps beside a final checkpoint, so a folder may be one and hold others."""
@@ -131,7 +149,7 @@ class _Walk:
         if folder.gone:
             return None
         holds_steps = any(step_of_name(name) is not None for name in folder.folders)
-        if holds_steps and depth < MAX_DEPTH and claims.claim(folder) is None:
+        if holds_steps and depth < MAX_DEPTH and registry.claim(folder) is None:
             self.nested.append((folder, depth))
             return None
         return self._read(folder)
@@ -158,11 +176,11 @@ class _Walk:
                 self.pointers.extend([pointer] if pointer else [])
                 self.findings.extend([found] if found else [])
 
-    def _take_files(self, folder: Folder) -> None:
-        for name in sorted(folder.files):
+    def _take_files(self, folder: Folder, shared: set[str]) -> None:
+        for name in sorted(folder.files.keys() - shared):
             if is_temporary(name):
                 self.findings.append(_leftover(os.path.join(folder.path, name)))
-            elif claims.is_single_file(name) and not is_pointer_name(name):
+            elif not is_pointer_name(name) and registry.claim_file(folder, name) is not None:
                 path = os.path.join(folder.path, name)
                 self._add(path, partial(self._read_file, folder, name))
 
@@ -259,7 +277,7 @@ def _one(place: str, age_limit: AgeLimit) -> ShardMap | None:
         if step_of_name(os.path.basename(place)) is None:
             return None
         folder = look(place, os.path.realpath(os.path.dirname(place)))
-        if claims.claim(folder) is None and any(step_of_name(name) is not None for name in folder.folders):
+        if registry.claim(folder) is None and any(step_of_name(name) is not None for name in folder.folders):
             return None
     root = os.path.realpath(os.path.dirname(place))
     return read_place(place, root=root, age_limit=age_limit, with_tensors=False)

@@ -10,6 +10,7 @@ import msgspec
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
+from muster_agent.formats.names import beside
 from muster_agent.manifest.check import why_invalid
 from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, FOLDER_MANIFEST_NAME, Manifest, canonical_bytes
 
@@ -31,7 +32,7 @@ def beside_path(checkpoint_path: str) -> str:
     """Where the manifest of a checkpoint lies."""
     if os.path.isdir(checkpoint_path):
         return os.path.join(checkpoint_path, FOLDER_MANIFEST_NAME)
-    return checkpoint_path + FILE_MANIFEST_SUFFIX
+    return beside(checkpoint_path, FILE_MANIFEST_SUFFIX)
 
 
 def read_beside(checkpoint_path: str) -> Manifest | None:

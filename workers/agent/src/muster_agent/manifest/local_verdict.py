@@ -14,6 +14,7 @@ from datetime import datetime
 import msgspec
 
 from muster_agent.formats.base import Finding, Severity
+from muster_agent.formats.names import beside
 from muster_agent.manifest.beside import write_atomically
 from muster_agent.manifest.model import VERDICT_NAME
 
@@ -48,7 +49,7 @@ def verdict_path(checkpoint_path: str) -> str:
     """Where the verdict about a checkpoint lies."""
     if os.path.isdir(checkpoint_path):
         return os.path.join(checkpoint_path, VERDICT_NAME)
-    return checkpoint_path + VERDICT_NAME
+    return beside(checkpoint_path, VERDICT_NAME)
 
 
 def read_verdict(checkpoint_path: str) -> LocalVerdict | None:

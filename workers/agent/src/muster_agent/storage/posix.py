@@ -8,6 +8,8 @@ import stat
 import threading
 from pathlib import PurePosixPath
 
+from muster_agent.formats.names import family_folder
+
 ALIGN_BYTES = 4096
 
 
@@ -25,9 +27,13 @@ def is_safe_name(shard_path: str) -> bool:
 
 
 def locate(checkpoint_path: str, shard_path: str) -> str:
-    """The absolute path of a shard; a checkpoint that is one file is its own shard. Raises PathUnsafe."""
+    """The absolute path of a shard; a checkpoint that is one file is its own shard, and one that shares its folder with
+    others has its files there. Raises PathUnsafe."""
     if not is_safe_name(shard_path):
         raise PathUnsafe(shard_path)
+    together = family_folder(checkpoint_path)
+    if together is not None and not os.path.lexists(checkpoint_path):
+        return os.path.join(together, shard_path)
     if os.path.basename(checkpoint_path) == shard_path and os.path.isfile(checkpoint_path):
         return checkpoint_path
     return os.path.join(checkpoint_path, shard_path)

@@ -1,0 +1,79 @@
+"""What no reader understands: listed as `unknown`, with a guess at what it is, and left alone."""
+
+from __future__ import annotations
+
+from muster_agent.formats.base import Role, ShardEntry
+from muster_agent.formats.codes import finding
+from muster_agent.formats.draft import Draft
+from muster_agent.formats.folder import Folder
+from muster_agent.formats.names import is_temporary
+from muster_agent.formats.safetensors import read_json
+
+UNKNOWN_FORMAT = "unknown"
+_KNOWN_BY_FILE = {
+    "trainer_state.json": "a Hugging Face Trainer checkpoint",
+    "training_args.bin": "a Hugging Face Trainer checkpoint",
+    "common.pt": "a Megatron distributed checkpoint",
+    "meta.pt": "a sharded Lightning checkpoint",
+    "_CHECKPOINT_METADATA": "an Orbax checkpoint",
+    "_METADATA": "an Orbax checkpoint",
+    ".snapshot_metadata": "a torchsnapshot checkpoint",
+}
+_MAX_MARK_BYTES = 64 * 1024
+_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".gguf", ".nemo", ".msgpack", ".npz")
+
+
+def claims(folder: Folder) -> bool:
+    names = folder.files.keys() | folder.blocked
+    return any(name in _KNOWN_BY_FILE for name in names) or _is_megatron(folder)
+
+
+def claims_file(_folder: Folder, name: str) -> bool:
+    return name.endswith(_SUFFIXES)
+
+
+def _is_megatron(folder: Folder) -> bool:
+    """Whether `metadata.json` is Megatron's. Its folder also holds DCP files, but has a commit rule of its own."""
+    if "metadata.json" not in folder.files:
+        return False
+    document, _ = read_json(folder, "metadata.json", _MAX_MARK_BYTES)
+    return isinstance(document, dict) and "sharded_backend" in document
+
+
+def read(folder: Folder, _with_tensors: bool) -> Draft:
+    """The files of a folder as they lie; of an empty one, or one with temporary files only, that a save has begun."""
+    if not folder.files and not folder.folders and not folder.blocked:
+        return _begun(folder, "the folder is empty")
+    if folder.files and not folder.folders and all(map(is_temporary, folder.files)):
+        return _begun(folder, "there are only temporary files of a save that has not ended")
+    guess = next((what for name, what in _KNOWN_BY_FILE.items() if name in folder.files), None)
+    guess = "a Megatron distributed checkpoint" if _is_megatron(folder) else guess
+    if guess:
+        draft = _unknown(folder.path, f"it looks like {guess}, which this version of Muster does not read")
+    else:
+        draft = _unknown(folder.path, "its format is not known to this version of Muster")
+    draft.shards.extend(_entry(folder, name) for name in sorted(folder.files) if not is_temporary(name))
+    return draft
+
+
+def read_file(folder: Folder, name: str, _with_tensors: bool) -> Draft:
+    draft = _unknown(name, f"{name} is of a format that this version of Muster does not read")
+    draft.shards.append(_entry(folder, name))
+    return draft
+
+
+def _begun(folder: Folder, detail: str) -> Draft:
+    draft = Draft(UNKNOWN_FORMAT, committed=False, roles=None)
+    draft.findings.append(finding("metadata_missing", path=folder.path, detail=detail))
+    return draft
+
+
+def _unknown(path: str, reason: str) -> Draft:
+    draft = Draft(UNKNOWN_FORMAT, roles=None, undecided=reason)
+    draft.findings.append(finding("format_unknown", path=path, detail=reason))
+    return draft
+
+
+def _entry(folder: Folder, name: str) -> ShardEntry:
+    seen = folder.files[name]
+    return ShardEntry(path=name, size_bytes=seen.size_bytes, mtime_ns=seen.mtime_ns, role=Role.OTHER)

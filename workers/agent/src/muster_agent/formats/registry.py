@@ -1,0 +1,67 @@
+"""Which reader a place belongs to: ordered tables, the most specific format first. A folder that no reader claims may
+still be a checkpoint of a format that this version does not know: it is listed as `unknown`, never left out."""
+
+from __future__ import annotations
+
+from muster_agent.formats import dcp, dcp_hf, foreign, safetensors, safetensors_ranked
+from muster_agent.formats.draft import Draft
+from muster_agent.formats.folder import Folder
+from muster_agent.formats.names import is_temporary
+from muster_agent.formats.reader import Family, FamilyFormat, FileFormat, FolderFormat
+
+FOLDER_FORMATS: tuple[FolderFormat, ...] = (
+    FolderFormat(foreign.UNKNOWN_FORMAT, foreign.claims, foreign.read),
+    FolderFormat(dcp.FORMAT, dcp.claims, dcp.read_dcp),
+    FolderFormat(safetensors.FORMAT, safetensors_ranked.claims, safetensors_ranked.read_ranked),
+    FolderFormat(dcp_hf.FORMAT, dcp_hf.claims, dcp_hf.read_dcp_hf),
+    FolderFormat(safetensors.FORMAT, safetensors.claims, safetensors.read_folder),
+)
+
+FAMILY_FORMATS: tuple[FamilyFormat, ...] = ()
+
+FILE_FORMATS: tuple[FileFormat, ...] = (
+    FileFormat(safetensors.FORMAT, safetensors.claims_file, safetensors.read_single),
+    FileFormat(foreign.UNKNOWN_FORMAT, foreign.claims_file, foreign.read_file),
+)
+
+
+def claim(folder: Folder) -> FolderFormat | None:
+    """The format of a folder that shows by what is in it that it is one checkpoint; None where it does not."""
+    return next((one for one in FOLDER_FORMATS if one.claims(folder)), None)
+
+
+def format_of_checkpoint(folder: Folder) -> FolderFormat:
+    """The format of a folder that is known to be a checkpoint (by its name, or because it was asked for)."""
+    claimed = claim(folder)
+    if claimed is not None:
+        return claimed
+    if any(name.endswith(".safetensors") for name in folder.files):
+        return FolderFormat(safetensors.FORMAT, safetensors.claims, safetensors.read_loose)
+    return FolderFormat(foreign.UNKNOWN_FORMAT, foreign.claims, foreign.read)
+
+
+def claim_file(folder: Folder, name: str) -> FileFormat | None:
+    """The format of a file that may be a checkpoint by itself, in a folder that is none."""
+    if is_temporary(name):
+        return None
+    return next((one for one in FILE_FORMATS if one.claims(folder, name)), None)
+
+
+def read_file(folder: Folder, name: str, with_tensors: bool) -> Draft:
+    """The draft of a checkpoint that is the single file `name` of `folder`, whatever it holds."""
+    claimed = next((one for one in FILE_FORMATS if one.claims(folder, name)), None)
+    return (claimed.read if claimed else foreign.read_file)(folder, name, with_tensors)
+
+
+def families_of(folder: Folder) -> list[tuple[FamilyFormat, Family]]:
+    """The checkpoints that share this folder, each file and sub-folder in one of them only."""
+    found: list[tuple[FamilyFormat, Family]] = []
+    files: set[str] = set()
+    folders: set[str] = set()
+    for family_format in FAMILY_FORMATS:
+        for family in family_format.families(folder):
+            if files.isdisjoint(family.files) and folders.isdisjoint(family.folders):
+                found.append((family_format, family))
+        files.update(*(family.files for _, family in found))
+        folders.update(*(family.folders for _, family in found))
+    return found
