@@ -25,7 +25,7 @@ _PLANNER = "torch.distributed.checkpoint.planner"
 _FILESYSTEM = "torch.distributed.checkpoint.filesystem"
 _MEGATRON = "megatron.core.dist_checkpointing.strategies.torch"
 _BYTECHECKPOINT = "bytecheckpoint.checkpointer.meta_type"
-_CLASSES = frozenset(
+CLASSES = frozenset(
     f"{module}.{name}"
     for module, names in {
         _METADATA: (
@@ -44,7 +44,7 @@ _CLASSES = frozenset(
     }.items()
     for name in names.split()
 )
-_NAMES = _CLASSES | {f"torch.{dtype}" for dtype in DTYPE_BITS} | {"torch.strided", "torch.contiguous_format"}
+_NAMES = CLASSES | {f"torch.{dtype}" for dtype in DTYPE_BITS} | {"torch.strided", "torch.contiguous_format"}
 
 Offsets = tuple[int, ...]
 
@@ -90,7 +90,7 @@ class Plan:
 
 def parse_plan(data: bytes) -> Plan:
     """The plan in one metadata file. Raises PickleRefused for anything else than DCP metadata."""
-    root = read_pickle(data, _NAMES, _CLASSES)
+    root = read_pickle(data, _NAMES, CLASSES)
     if not isinstance(root, Record) or not root.name.endswith("Metadata"):
         raise PickleRefused("it is a pickle, but not of checkpoint metadata")
     plan = Plan(raw_records=root.name.startswith(_BYTECHECKPOINT))

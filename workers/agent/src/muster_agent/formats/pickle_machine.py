@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from types import NoneType
 from typing import Any
 
-MAX_OPCODES = 50_000_000
+MAX_OPCODES = 400_000_000
 MAX_STACK = 1_000_000
 BURST = 1024
 """Opcodes between two looks at the bounds; none of them adds more than one value to the stack."""
 MAX_MARKS = 1_000
-MAX_INTEGER_BYTES = 16
+MAX_INTEGER_BYTES = 64
 MAX_TEXT_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 4096
 
 
 class PickleRefused(Exception):
@@ -52,20 +54,36 @@ class Stop(Exception):
     """The pickle has ended."""
 
 
-class Machine:
-    __slots__ = ("allowed", "callable_names", "data", "marks", "memo", "position", "stack")
+class _Hole:
+    """A memo place that was skipped."""
 
-    def __init__(self, data: bytes, allowed: frozenset[str], callable_names: frozenset[str]) -> None:
+    __slots__ = ()
+
+
+_HOLE = _Hole()
+_MAX_SKIPPED = 16
+"""Memo places that one store may skip; picklers number them one after the other, some from 1."""
+
+
+class Machine:
+    """The strict machine: only `allowed` names may appear, only `callable_names` may be called, and nothing outside the
+    pickle may be referred to. A subclass overrides what to do with names, calls, state and references."""
+
+    __slots__ = ("allowed", "callable_names", "data", "enclosing", "holes", "memo", "position", "stack")
+
+    def __init__(self, data: bytes, allowed: frozenset[str], callable_names: frozenset[str], position: int = 0) -> None:
         self.data = data
         self.allowed = allowed
         self.callable_names = callable_names
-        self.position = 0
+        self.position = position
         self.stack: list[Any] = []
-        self.marks: list[int] = []
-        self.memo: dict[int, Any] = {}
+        self.enclosing: list[list[Any]] = []
+        """The stacks below each mark. What lies below a mark is out of reach until the mark is taken."""
+        self.memo: list[Any] = []
+        self.holes = 0
 
-    def run(self, table: Sequence[Callable[[Machine], None]]) -> Any:
-        """The one value that the pickle makes. Raises PickleRefused."""
+    def run(self, table: Sequence[Callable[[Any], None]]) -> Any:
+        """The one value that the pickle makes; `position` is then behind its last byte. Raises PickleRefused."""
         data = self.data
         try:
             for _ in range(MAX_OPCODES // BURST):
@@ -77,7 +95,7 @@ class Machine:
                     break
             raise PickleRefused("it has more entries than Muster reads", too_large=True)
         except Stop:
-            if len(self.stack) != 1:
+            if len(self.stack) != 1 or self.enclosing:
                 raise PickleRefused("it does not end with one value") from None
             return self.stack.pop()
         except (IndexError, KeyError, TypeError, ValueError, struct.error, OverflowError) as error:
@@ -98,19 +116,50 @@ class Machine:
     def number(self, width: int) -> int:
         return int.from_bytes(self.take(width), "little")
 
-    def line(self) -> str:
-        end = self.data.index(b"\n", self.position, self.position + 1024)
-        text = self.data[self.position : end].decode("ascii")
+    def raw_line(self) -> bytes:
+        """Up to the next line feed, which is passed over."""
+        end = self.data.index(b"\n", self.position, self.position + MAX_LINE_BYTES)
+        raw = self.data[self.position : end]
         self.position = end + 1
-        return text
+        return raw
+
+    def line(self) -> str:
+        return self.raw_line().decode("ascii")
+
+    def mark(self) -> None:
+        if len(self.enclosing) >= MAX_MARKS:
+            raise PickleRefused("it is nested deeper than Muster reads", too_large=True)
+        self.enclosing.append(self.stack)
+        self.stack = []
 
     def since_mark(self) -> list[Any]:
-        mark = self.marks.pop()
-        items = self.stack[mark:]
-        del self.stack[mark:]
+        items = self.stack
+        self.stack = self.enclosing.pop()
         return items
 
-    def symbol(self, module: object, name: object) -> Symbol:
+    def store(self, index: int) -> None:
+        """Remember the top of the stack in memo place `index`, as Python's own reader counts places."""
+        memo, value = self.memo, self.stack[-1]
+        if index < len(memo):
+            self.holes -= memo[index] is _HOLE
+            memo[index] = value
+            return
+        skipped = index - len(memo)
+        if skipped > _MAX_SKIPPED:
+            raise PickleRefused("it numbers its shared values out of order")
+        memo.extend([_HOLE] * skipped)
+        memo.append(value)
+        self.holes += skipped
+
+    def recall(self, index: int) -> None:
+        """Push what memo place `index` holds."""
+        value = self.memo[index]
+        if value is _HOLE:
+            raise KeyError(index)
+        self.stack.append(value)
+
+    # -- what a subclass may see otherwise -----------------------------------------------------------------------------
+    def symbol(self, module: object, name: object) -> Any:
         if type(module) is not str or type(name) is not str:
             raise PickleRefused("it computes the name of what it asks for", unsafe=True)
         full = f"{module}.{name}"
@@ -118,10 +167,65 @@ class Machine:
             raise PickleRefused(f"it asks for {full[:120]!r}, which no checkpoint needs", unsafe=True)
         return Symbol(full)
 
+    def extension(self, code: int) -> None:
+        """EXT1, EXT2 and EXT4: a name from a table that the loading process keeps."""
+        raise PickleRefused(f"it uses the extension code {code}, which no metadata does", unsafe=True)
+
     def call(self, target: object, args: object) -> None:
+        """REDUCE: call `target`."""
         if type(target) is not Symbol or target.name not in self.callable_names or type(args) is not tuple:
             raise PickleRefused("it calls something that is not a known class", unsafe=True)
         self.stack.append({} if target.name == "collections.OrderedDict" and not args else Record(target.name, args))
+
+    def create(self, target: object, args: object, named: object = None) -> None:
+        """NEWOBJ: make an object of the class `target` without calling it."""
+        self.call(target, args)
+        if named:
+            self.stack[-1].state = named
+
+    def instantiate(self, target: object, args: tuple[Any, ...]) -> None:
+        """INST and OBJ: how protocol 0 and 1 make an object."""
+        raise PickleRefused("it makes an object in the old way, which no metadata does", unsafe=True)
+
+    def refer(self, reference: object) -> None:
+        """PERSID and BINPERSID: something that lies outside the pickle, in the same file."""
+        raise PickleRefused("it refers to something outside the file, which no metadata does", unsafe=True)
+
+    def build(self, target: object, state: Any) -> None:
+        """BUILD: set the state of an object."""
+        if type(target) is dict and not state:
+            return
+        if type(target) is not Record:
+            raise PickleRefused("it sets state on something that is not a known object", unsafe=True)
+        target.state = state
+
+    def append(self, target: object, items: list[Any]) -> None:
+        """APPEND, APPENDS and ADDITEMS; sets are read as lists."""
+        if type(target) is not list:
+            raise PickleRefused("it appends to something that is not a list", unsafe=type(target) is Record)
+        target.extend(items)
+
+    def fill(self, target: object, pairs: list[Any]) -> None:
+        """SETITEM and SETITEMS: `pairs` are key, value, key, value."""
+        if type(target) is not dict or len(pairs) % 2:
+            raise PickleRefused("it sets items on something that is not a dictionary", unsafe=type(target) is Record)
+        for index in range(0, len(pairs), 2):
+            key = pairs[index]
+            target[key if type(key) is str else plain_key(key)] = pairs[index + 1]
+
+
+_LARGEST_KEY = 1 << 60
+
+
+def plain_key(value: Any) -> Hashable:
+    """What stands for `value` as a key of a dictionary. Whatever a file could choose so that many keys fall on the same
+    place of the table, or so that hashing recurses, is kept in a Record, which is a key by identity only."""
+    kind = type(value)
+    if kind in (str, bool, bytes, float, NoneType, Symbol) or isinstance(value, Record):
+        return value  # type: ignore[no-any-return]
+    if kind is int and -_LARGEST_KEY < value < _LARGEST_KEY:
+        return value  # type: ignore[no-any-return]
+    return Record("key", (value,))
 
 
 def _brief(error: Exception) -> str:

@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 from muster_agent.formats.pickle_machine import (
     MAX_INTEGER_BYTES,
-    MAX_MARKS,
     MAX_TEXT_BYTES,
     Machine,
     PickleRefused,
-    Record,
     Stop,
-    Symbol,
 )
-
-
-def _key(value: Any) -> Hashable:
-    """A dictionary key. Tuples may hold plain values only: hashing deeper ones would recurse without bound."""
-    kind = type(value)
-    if kind in (str, int, float, bool, bytes, type(None), Record, Symbol):
-        return value  # type: ignore[no-any-return]
-    if kind is tuple and all(type(part) in (str, int, bool, type(None)) for part in value):
-        return value  # type: ignore[no-any-return]
-    raise PickleRefused("it uses a key that no metadata has")
-
-
-def _fill(target: Any, pairs: list[Any]) -> None:
-    if type(target) is not dict or len(pairs) % 2:
-        raise PickleRefused("it sets items on something that is not a dictionary", unsafe=type(target) is Record)
-    for index in range(0, len(pairs), 2):
-        target[_key(pairs[index])] = pairs[index + 1]
-
-
-def _extend(target: Any, items: list[Any]) -> None:
-    if type(target) is not list:
-        raise PickleRefused("it appends to something that is not a list", unsafe=type(target) is Record)
-    target.extend(items)
 
 
 # -- opcodes, by their letter ------------------------------------------------------------------------------------------
@@ -59,13 +33,15 @@ def _frame(machine: Machine) -> None:
 
 
 def _mark(machine: Machine) -> None:
-    if len(machine.marks) >= MAX_MARKS:
-        raise PickleRefused("it is nested deeper than Muster reads", too_large=True)
-    machine.marks.append(len(machine.stack))
+    machine.mark()
 
 
 def _pop(machine: Machine) -> None:
-    machine.stack.pop()
+    """Takes the mark where nothing lies above it, as Python's own reader does."""
+    if machine.stack:
+        machine.stack.pop()
+    else:
+        machine.since_mark()
 
 
 def _pop_mark(machine: Machine) -> None:
@@ -152,50 +128,51 @@ def _list(machine: Machine) -> None:
 def _dict(machine: Machine) -> None:
     pairs = machine.since_mark()
     made: dict[Any, Any] = {}
-    _fill(made, pairs)
+    machine.fill(made, pairs)
     machine.stack.append(made)
 
 
 def _append(machine: Machine) -> None:
     item = machine.stack.pop()
-    _extend(machine.stack[-1], [item])
+    machine.append(machine.stack[-1], [item])
 
 
 def _appends(machine: Machine) -> None:
     items = machine.since_mark()
-    _extend(machine.stack[-1], items)
+    machine.append(machine.stack[-1], items)
 
 
 def _setitem(machine: Machine) -> None:
     value, key = machine.stack.pop(), machine.stack.pop()
-    _fill(machine.stack[-1], [key, value])
+    machine.fill(machine.stack[-1], [key, value])
 
 
 def _setitems(machine: Machine) -> None:
     pairs = machine.since_mark()
-    _fill(machine.stack[-1], pairs)
+    machine.fill(machine.stack[-1], pairs)
 
 
 def _memoize(machine: Machine) -> None:
-    machine.memo[len(machine.memo)] = machine.stack[-1]
+    if machine.holes:
+        machine.store(len(machine.memo) - machine.holes)
+    else:
+        machine.memo.append(machine.stack[-1])
 
 
 def _put(width: int) -> Callable[[Machine], None]:
     def put(machine: Machine) -> None:
-        machine.memo[machine.number(width)] = machine.stack[-1]
+        machine.store(machine.number(width))
 
     return put
 
 
 def _binget(machine: Machine) -> None:
-    machine.stack.append(machine.memo[machine.data[machine.position]])
     machine.position += 1
+    machine.recall(machine.data[machine.position - 1])
 
 
 def _long_binget(machine: Machine) -> None:
-    start = machine.position
-    machine.stack.append(machine.memo[int.from_bytes(machine.data[start : start + 4], "little")])
-    machine.position = start + 4
+    machine.recall(machine.number(4))
 
 
 def _global(machine: Machine) -> None:
@@ -213,20 +190,91 @@ def _call(machine: Machine) -> None:
     machine.call(target, args)
 
 
+def _newobj(machine: Machine) -> None:
+    args, target = machine.stack.pop(), machine.stack.pop()
+    machine.create(target, args)
+
+
 def _newobj_ex(machine: Machine) -> None:
     named, args, target = machine.stack.pop(), machine.stack.pop(), machine.stack.pop()
-    machine.call(target, args)
-    if named:
-        machine.stack[-1].state = named
+    machine.create(target, args, named)
+
+
+def _inst(machine: Machine) -> None:
+    module, name = machine.line(), machine.line()
+    args = machine.since_mark()
+    machine.instantiate(machine.symbol(module, name), tuple(args))
+
+
+def _obj(machine: Machine) -> None:
+    items = machine.since_mark()
+    machine.instantiate(items[0], tuple(items[1:]))
 
 
 def _build(machine: Machine) -> None:
-    state, target = machine.stack.pop(), machine.stack[-1]
-    if type(target) is dict and not state:
-        return
-    if type(target) is not Record:
-        raise PickleRefused("it sets state on something that is not a known object", unsafe=True)
-    target.state = state
+    state = machine.stack.pop()
+    machine.build(machine.stack[-1], state)
+
+
+def _persid(machine: Machine) -> None:
+    machine.refer(machine.line())
+
+
+def _binpersid(machine: Machine) -> None:
+    machine.refer(machine.stack.pop())
+
+
+def _extension(width: int) -> Callable[[Machine], None]:
+    def push(machine: Machine) -> None:
+        machine.extension(machine.number(width))
+
+    return push
+
+
+# -- the lines of protocol 0 -------------------------------------------------------------------------------------------
+def _int_line(machine: Machine) -> None:
+    raw = machine.raw_line()
+    machine.stack.append(raw == b"01" if raw in (b"00", b"01") else _decimal(raw))
+
+
+def _long_line(machine: Machine) -> None:
+    machine.stack.append(_decimal(machine.raw_line().removesuffix(b"L")))
+
+
+def _decimal(raw: bytes) -> int:
+    if len(raw) > 2 * MAX_INTEGER_BYTES:
+        raise PickleRefused(f"it holds an integer of {len(raw)} digits")
+    return int(raw)
+
+
+def _float_line(machine: Machine) -> None:
+    machine.stack.append(float(machine.raw_line()))
+
+
+def _string_line(machine: Machine) -> None:
+    raw = machine.raw_line()
+    if len(raw) < 2 or raw[0] != raw[-1] or raw[:1] not in (b"'", b'"'):
+        raise ValueError("not a quoted string")
+    machine.stack.append(raw[1:-1].decode("unicode-escape"))
+
+
+def _unicode_line(machine: Machine) -> None:
+    machine.stack.append(machine.raw_line().decode("raw-unicode-escape"))
+
+
+def _put_line(machine: Machine) -> None:
+    machine.store(_place(machine))
+
+
+def _get_line(machine: Machine) -> None:
+    machine.recall(_place(machine))
+
+
+def _place(machine: Machine) -> int:
+    place = _decimal(machine.raw_line())
+    if place < 0:
+        raise IndexError(place)
+    return place
 
 
 def _refuse(what: str) -> Callable[[Machine], None]:
@@ -289,17 +337,25 @@ _OPCODES: dict[bytes, Callable[[Machine], None]] = {
     b"j": _long_binget,
     b"c": _global,
     b"\x93": _stack_global,
-    b"\x81": _call,
+    b"\x81": _newobj,
     b"R": _call,
     b"\x92": _newobj_ex,
     b"b": _build,
-    b"i": _refuse("makes an object in the old way"),
-    b"o": _refuse("makes an object in the old way"),
-    b"P": _refuse("refers to something outside the file"),
-    b"Q": _refuse("refers to something outside the file"),
+    b"i": _inst,
+    b"o": _obj,
+    b"P": _persid,
+    b"Q": _binpersid,
+    b"I": _int_line,
+    b"L": _long_line,
+    b"F": _float_line,
+    b"S": _string_line,
+    b"V": _unicode_line,
+    b"p": _put_line,
+    b"g": _get_line,
     b"\x97": _refuse("refers to something outside the file"),
-    b"\x82": _refuse("uses an extension code"),
-    b"\x83": _refuse("uses an extension code"),
-    b"\x84": _refuse("uses an extension code"),
+    b"\x98": _refuse("refers to something outside the file"),
+    b"\x82": _extension(1),
+    b"\x83": _extension(2),
+    b"\x84": _extension(4),
 }
 TABLE = [_OPCODES.get(bytes([code]), _unknown) for code in range(256)]

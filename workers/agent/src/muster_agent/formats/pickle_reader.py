@@ -8,6 +8,8 @@ any other ends the reading. Lengths are checked against the bytes that are there
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from muster_agent.formats.pickle_machine import Machine, PickleRefused, Record, Symbol
@@ -23,12 +25,18 @@ def read_pickle(data: bytes, allowed: frozenset[str], callable_names: frozenset[
 
     `allowed` are the full names that may appear, `callable_names` those that may be called. Raises PickleRefused.
     """
-    # The values refer to each other without cycles; looking for cycles while they grow would take a third of the time.
-    pause = len(data) > _LARGE_BYTES and gc.isenabled()
+    with without_collector(len(data)):
+        return Machine(data, allowed, callable_names).run(TABLE)
+
+
+@contextmanager
+def without_collector(size_bytes: int) -> Iterator[None]:
+    """Where much is read, do not look for reference cycles meanwhile: that would take a third of the time."""
+    pause = size_bytes > _LARGE_BYTES and gc.isenabled()
     if pause:
         gc.disable()
     try:
-        return Machine(data, allowed, callable_names).run(TABLE)
+        yield
     finally:
         if pause:
             gc.enable()
