@@ -10,7 +10,7 @@ from django.utils import timezone
 from muster_agent.formats.base import Finding, Role, ShardEntry, ShardMap, Status
 from muster_agent.manifest.model import Manifest, ShardDigest
 from muster_agent.manifest.seal import root_digest
-from muster_agent.protocol.wire import InventoryBody
+from muster_agent.protocol.wire import InventoryBody, RootMark
 
 from apps.checkpoints import scans
 from apps.checkpoints.models import InventoryScan
@@ -76,8 +76,12 @@ def manifest_of(listed: ShardMap, origin: str = "storage") -> Manifest:
     )  # fmt: skip
 
 
+ROOT_MARK = RootMark(mount_point="/ckpt", device=64, inode=2)
+
+
 def listing(*checkpoints: ShardMap, root: str = "/ckpt", **fields: Any) -> InventoryBody:
-    return InventoryBody(root=root, checkpoints=checkpoints, **fields)
+    """What an agent lists of a root that is always the same one, unless `root_mark` says otherwise."""
+    return InventoryBody(root=root, checkpoints=checkpoints, **{"root_mark": ROOT_MARK, **fields})
 
 
 def finding(code: str = "shard_orphaned", severity: str = "warning", path: str = "x", **fields: Any) -> Finding:
@@ -87,7 +91,9 @@ def finding(code: str = "shard_orphaned", severity: str = "warning", path: str =
     )
 
 
-def answer(task: AgentTask, body: msgspec.Struct | None, *, outcome: str = "done", error: str = "") -> None:
+def answer(
+    task: AgentTask, body: msgspec.Struct | None, *, outcome: str = "done", error: str = "", code: str = ""
+) -> None:
     """Finish a task as the agent's result would."""
     now = timezone.now()
     AgentTask.objects.filter(pk=task.pk).update(
@@ -95,6 +101,7 @@ def answer(task: AgentTask, body: msgspec.Struct | None, *, outcome: str = "done
         outcome=outcome,
         result=None if body is None else _as_received(body),
         error=error,
+        error_code=code,
         started_at=task.started_at or now,
         finished_at=now,
     )
@@ -112,9 +119,9 @@ def start(task: AgentTask) -> None:
     time.sleep(0.002)  # so that what follows is later by any clock
 
 
-def scanned(tier: Any, body: InventoryBody, *, root: str | None = None) -> InventoryScan:
+def scanned(tier: Any, body: InventoryBody, *, root: str | None = None, **wanted: Any) -> InventoryScan:
     """Request a scan, answer it with `body`, take the answer in."""
-    scan = scans.request_scan(tier=tier, root=root, actor="test")
+    scan = scans.request_scan(tier=tier, root=root, actor="test", **wanted)
     task = tasks_of("scan", scan.pk).get()
     start(task)
     task.refresh_from_db()

@@ -8,6 +8,7 @@ from django.db.models import Max, OuterRef, Q, Subquery
 
 from apps.alerts.models import Alert
 from apps.checkpoints.models import Finding, Placement
+from apps.checkpoints.standing import unreadable_tiers
 from apps.core import units
 from apps.drills.models import Drill, DrillPlan, PlanOccurrence
 from apps.fleet.models import Agent
@@ -34,7 +35,7 @@ class Condition:
 
 def current() -> dict[tuple[str, str, str], Condition]:
     """Every condition by its key, in a constant number of queries."""
-    found = [*_damage(), *_agents_lost(), *_drills(), *_schedules_missed()]
+    found = [*_damage(), *_agents_lost(), *_drills(), *_schedules_missed(), *_tiers_unreadable()]
     return {condition.key: condition for condition in found}
 
 
@@ -121,3 +122,19 @@ def _occurrence(row: PlanOccurrence) -> Condition:
     why = row.skipped_reason or (row.drill.reason if row.drill else "")
     summary = f"The plan {plan.name} of {plan.run.name} did not drill at {row.planned_at:%Y-%m-%d %H:%M} UTC. {why}"
     return Condition(Alert.Rule.SCHEDULE_MISSED, "plan", plan.pk, plan.run.cluster_id, summary[:_MAX_SUMMARY])
+
+
+def _tiers_unreadable() -> list[Condition]:
+    """Tiers that their newest scan could not look at, or did not believe; the next good scan ends the alert."""
+    return [
+        Condition(
+            Alert.Rule.TIER_UNREADABLE,
+            "tier",
+            scan.tier_id,
+            scan.tier.cluster_id,
+            f"Tier {scan.tier.name}, as {scan.lister} sees it: {scan.doubt or scan.error}. Nothing was taken for gone."[
+                :_MAX_SUMMARY
+            ],
+        )
+        for scan in unreadable_tiers(MAX_CONDITIONS)
+    ]

@@ -17,6 +17,8 @@ class Alert(models.Model):
         OBJECTIVE_BREACHED = "objective_breached", "Objective breached"
         DRILL_FAILED = "drill_failed", "Drill failed"
         SCHEDULE_MISSED = "schedule_missed", "Schedule missed"
+        TIER_UNREADABLE = "tier_unreadable", "Tier not readable"
+        TIER_BEHIND = "tier_behind", "Tier behind"
 
     class State(models.TextChoices):
         OPEN = "open", "Open"

@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from apps.checkpoints.intake import Listed
 from apps.checkpoints.models import Checkpoint, Placement
 
+_LAYOUT = ["format", "world_size", "dp", "tp", "pp", "ep", "must_match"]
+_DESCRIBED = [*_LAYOUT, "total_bytes", "saved_at"]
+
 
 def describe_checkpoints(checkpoint_ids: Iterable[str], batch: Sequence[Listed], rows: Mapping[str, Placement]) -> None:
     """Format, world size, size and time of the save, where this batch changed the copy that speaks for a checkpoint:
@@ -26,7 +29,13 @@ def describe_checkpoints(checkpoint_ids: Iterable[str], batch: Sequence[Listed],
         if item is not None and item.was_read and _describe(checkpoint, item):
             stale.append(checkpoint)
     if stale:
-        Checkpoint.objects.bulk_update(stale, ["format", "world_size", "dp", "total_bytes", "saved_at"])
+        Checkpoint.objects.bulk_update(stale, _DESCRIBED)
+
+
+def tells_otherwise(checkpoint: Checkpoint, item: Listed) -> bool:
+    """Whether a copy that was read tells another format or layout than is recorded: a newer reader may tell more of
+    unchanged files."""
+    return item.was_read and any(getattr(checkpoint, name) != getattr(item, name) for name in _LAYOUT)
 
 
 def _rank(row: Placement) -> tuple[bool, object, str]:
@@ -36,9 +45,7 @@ def _rank(row: Placement) -> tuple[bool, object, str]:
 def _describe(checkpoint: Checkpoint, item: Listed) -> bool:
     """Whether anything changed."""
     values = {
-        "format": item.format,
-        "world_size": item.world_size,
-        "dp": item.dp,
+        **{name: getattr(item, name) for name in _LAYOUT},
         "total_bytes": item.total_bytes,
         "saved_at": item.newest_mtime_at,
     }

@@ -17,17 +17,19 @@ from muster_agent.formats.base import Finding as FoundFinding
 
 from apps.checkpoints import describe, intake
 from apps.checkpoints.copies import OtherCopies
+from apps.checkpoints.differences import Facts, difference, listed_facts
 from apps.checkpoints.evidence import OPEN_DAMAGE, SCAN, trust_from
 from apps.checkpoints.findings import finding_row
 from apps.checkpoints.folders import folder_of, hold_tier, settle_runs
 from apps.checkpoints.intake import Listed, Listing, ShardFields
 from apps.checkpoints.manifest_intake import ManifestIntake
+from apps.checkpoints.missing import WENT_MISSING
 from apps.checkpoints.models import (
     Checkpoint,
     Finding,
     InventoryScan,
     Placement,
-    RunPointer,
+    ScanChange,
     Shard,
     TrainingRun,
     TrustEvidence,
@@ -42,15 +44,12 @@ _PLACEMENT_FIELDS = [
     "total_bytes", "newest_mtime_at", "fingerprint", "manifest", "damaged_at",
 ]  # fmt: skip
 _WRITE_ROWS = 2000
-_WENT_MISSING = "the copy is no longer there"
 Stamp = tuple[str, datetime]
 
 
 @dataclass(slots=True)
 class Counts:
     checkpoints: int = 0
-    new: int = 0
-    changed: int = 0
     runs: dict[str, str] = field(default_factory=dict)
     """Folder of checkpoints -> id of the run they belong to; pointers lie in these folders."""
 
@@ -62,7 +61,6 @@ def ingest(scan: InventoryScan, listing: Listing, listed_at: datetime) -> Counts
     settle_runs(scan.tier, listing.accepted)
     for batch in intake.batches(listing.accepted):
         _Batch(scan, listed_at, counts).take(batch)
-    _take_pointers(scan, listing, listed_at, counts)
     return counts
 
 
@@ -80,6 +78,8 @@ class _Batch:
         self.reopened: list[int] = []
         self.new_findings: list[Finding] = []
         self.changed: list[Placement] = []
+        self.differences: list[ScanChange] = []
+        self.told_otherwise: set[str] = set()
 
     @transaction.atomic
     def take(self, batch: list[Listed]) -> None:
@@ -99,7 +99,8 @@ class _Batch:
             self.counts.runs[folder_of(item.path)] = checkpoint.run_id
             self._take_one(rows[item.path], checkpoint, item)
         self._write(rows, batch)
-        describe.describe_checkpoints([row.checkpoint_id for row in (*self.changed, *self.fresh.values())], batch, rows)
+        described = {row.checkpoint_id for row in (*self.changed, *self.fresh.values())} | self.told_otherwise
+        describe.describe_checkpoints(described, batch, rows)
         self.counts.checkpoints += len(batch)
 
     # -- loading ----------------------------------------------------------------------------------------------------
@@ -144,7 +145,9 @@ class _Batch:
 
     # -- one placement ----------------------------------------------------------------------------------------------
     def _take_one(self, row: Placement, checkpoint: Checkpoint, item: Listed) -> None:
-        before = {name: getattr(row, name) for name in _COMPARED}
+        before, listed_before = {name: getattr(row, name) for name in _COMPARED}, listed_facts(row)
+        if describe.tells_otherwise(checkpoint, item):
+            self.told_otherwise.add(checkpoint.pk)
         self._reopen(row, item)
         row.checkpoint_id = checkpoint.pk
         if before["checkpoint_id"] not in ("", None, checkpoint.pk):
@@ -162,6 +165,7 @@ class _Batch:
         row.status = effective_status(row.listed_status, damaged=row.damaged_at is not None)
         row.trust, row.trust_at = trust_from(row.listed_status, row.damaged_at is not None, standing)
         self._note_change(row, before)
+        self._note_difference(row, listed_before)
 
     def _take_files(self, row: Placement, item: Listed) -> None:
         shards = self.shards[row.pk]
@@ -220,12 +224,8 @@ class _Batch:
             self.resolved.extend(found.pk for key, found in known.items() if key not in listed)
 
     def _note_change(self, row: Placement, before: dict[str, object]) -> None:
-        if row.path in self.fresh:
-            self.counts.new += 1
-        elif any(getattr(row, name) != value for name, value in before.items()):
+        if row.path not in self.fresh and any(getattr(row, name) != value for name, value in before.items()):
             self.changed.append(row)
-            if row.fingerprint != before["fingerprint"] or row.status != before["status"]:
-                self.counts.changed += 1
         if row.status != before["status"]:
             self.transitions.append(
                 Transition(
@@ -237,6 +237,11 @@ class _Batch:
                     at=self.now,
                 )
             )
+
+    def _note_difference(self, row: Placement, before: Facts) -> None:
+        found = difference(None if row.path in self.fresh else before, listed_facts(row))
+        if found is not None:
+            self.differences.append(ScanChange(scan=self.scan, placement=row, **found))
 
     # -- writing ----------------------------------------------------------------------------------------------------
     def _write(self, rows: dict[str, Placement], batch: list[Listed]) -> None:
@@ -254,6 +259,7 @@ class _Batch:
             TrustEvidence.objects.bulk_update(self.voided, ["voided_at", "void_reason"])
         self.manifests.write_evidence()
         Transition.objects.bulk_create(self.transitions)
+        ScanChange.objects.bulk_create(self.differences, ignore_conflicts=True)
 
     def _write_shards(self, rows: dict[str, Placement], batch: list[Listed]) -> None:
         write: list[ShardRow] = []
@@ -271,56 +277,11 @@ class _Batch:
 
 
 _GONE_DAMAGE = (
-    Q(severity=Finding.Severity.DAMAGE, resolved_reason=_WENT_MISSING, resolved_at__isnull=False)
+    Q(severity=Finding.Severity.DAMAGE, resolved_reason=WENT_MISSING, resolved_at__isnull=False)
     & Q(placement__listed_status=Placement.Status.MISSING)
     & ~Q(source_kind=SCAN)
 )
 _COMPARED = [name if name not in ("checkpoint", "manifest") else f"{name}_id" for name in _PLACEMENT_FIELDS]
-
-
-def mark_missing(scan: InventoryScan, not_looked_at: Iterable[str], listed_at: datetime) -> list[str]:
-    """Copies inside the scan's root that this successful listing did not find; gives their paths. Those of which it
-    could not know, and those that were seen since it began, stay as they are."""
-    places = list(not_looked_at)
-    prefix = scan.root.rstrip("/") + "/"
-    with transaction.atomic():
-        hold_tier(scan.tier_id)
-        inside = Q(path=scan.root) | Q(path__startswith=prefix)  # on SQLite without regard to case: checked again below
-        unseen = Placement.objects.filter(inside, tier=scan.tier, last_seen_at__lt=listed_at).exclude(
-            listed_status=Placement.Status.MISSING
-        )
-        gone = [
-            row
-            for row in unseen
-            if (row.path == scan.root or row.path.startswith(prefix)) and intake.was_looked_at(row.path, places)
-        ]
-        _write_missing(scan, gone)
-    return [row.path for row in gone]
-
-
-def _write_missing(scan: InventoryScan, gone: list[Placement]) -> None:
-    now = timezone.now()
-    missing = Placement.Status.MISSING
-    transitions = []
-    for row in gone:
-        transitions.append(
-            Transition(
-                owner_kind="placement", owner_id=row.pk, old=row.status, new=missing,
-                reason=f"not there when {scan.pk} listed {scan.root}", at=now,
-            )
-        )  # fmt: skip
-        row.status = row.listed_status = missing
-        row.trust, row.trust_at = Placement.Trust.LISTED, None
-        row.resumable, row.not_resumable_reasons = False, ["not there when last listed"]
-    Placement.objects.bulk_update(
-        gone,
-        ["status", "listed_status", "trust", "trust_at", "resumable", "not_resumable_reasons"],
-    )
-    for begin in range(0, len(gone), _WRITE_ROWS):
-        pks = [row.pk for row in gone[begin : begin + _WRITE_ROWS]]
-        open_findings = Finding.objects.filter(placement__in=pks, resolved_at=None)
-        open_findings.update(resolved_at=now, resolved_reason=_WENT_MISSING)
-    Transition.objects.bulk_create(transitions)
 
 
 def _ensure_checkpoints(
@@ -343,6 +304,10 @@ def _new_checkpoint(run_id: str, step: int, item: Listed, now: datetime) -> Chec
         format=item.format,
         world_size=item.world_size,
         dp=item.dp,
+        tp=item.tp,
+        pp=item.pp,
+        ep=item.ep,
+        must_match=item.must_match,
         total_bytes=item.total_bytes,
         saved_at=item.newest_mtime_at,
         created_at=now,
@@ -357,33 +322,3 @@ def _checkpoints(keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Check
 
 def _finding_key(found: Finding) -> tuple[object, ...]:
     return (found.code, found.severity, found.path, found.detail, found.begin_byte, found.end_byte, found.tensor)
-
-
-@transaction.atomic
-def _take_pointers(scan: InventoryScan, listing: Listing, listed_at: datetime, counts: Counts) -> None:
-    """Pointers that lie in the folder of a run's checkpoints; those under the root that are gone are forgotten."""
-    rows = [
-        RunPointer(
-            run_id=counts.runs[folder],
-            tier=scan.tier,
-            path=pointer.path,
-            step=pointer.step,
-            binding=pointer.binding,
-            seen_at=listed_at,
-        )
-        for pointer in {pointer.path: pointer for pointer in listing.pointers}.values()
-        if (folder := folder_of(pointer.path)) in counts.runs
-    ]
-    RunPointer.objects.bulk_create(
-        rows,
-        update_conflicts=True,
-        unique_fields=["tier", "path"],
-        update_fields=["run", "step", "binding", "seen_at"],
-    )
-    prefix = scan.root.rstrip("/") + "/"
-    gone = [
-        row.pk
-        for row in RunPointer.objects.filter(tier=scan.tier, seen_at__lt=listed_at)
-        if row.path.startswith(prefix) and intake.was_looked_at(row.path, listing.not_looked_at)
-    ]
-    RunPointer.objects.filter(pk__in=gone).delete()

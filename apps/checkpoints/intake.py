@@ -44,6 +44,10 @@ class Listed:
     format: str
     world_size: int | None
     dp: int | None
+    tp: int | None
+    pp: int | None
+    ep: int | None
+    must_match: list[str]
     status: str
     resumable: bool
     reasons: list[str]
@@ -198,6 +202,10 @@ def _listed(shard_map: ShardMap, manifest: Manifest | None) -> Listed:
         format=clean(shard_map.format, 32),
         world_size=_small(shard_map.world_size),
         dp=_small(shard_map.dp),
+        tp=_small(shard_map.tp),
+        pp=_small(shard_map.pp),
+        ep=_small(shard_map.ep),
+        must_match=[clean(name, 16) for name in shard_map.must_match[:8]],
         status=shard_map.status.value,
         resumable=shard_map.resumable,
         reasons=[clean(reason, 500) for reason in shard_map.not_resumable_reasons[:20]],

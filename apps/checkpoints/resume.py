@@ -65,10 +65,10 @@ def evidence_for(run: TrainingRun) -> list[dict[str, Any]]:
 
 def _evidence(row: Placement, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
     """One entry for the files as last scanned, and one for each later state of them in which damage was found."""
-    by_files: dict[str, list[str]] = defaultdict(list)
+    by_files: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         if finding.source_kind != SCAN:
-            by_files[finding.fingerprint].append(damage_sentence(finding))
+            by_files[finding.fingerprint].append(finding)
     damage = [*by_files.pop("", []), *by_files.pop(row.fingerprint, [])]
     entry = {
         "path": row.path,
@@ -76,13 +76,21 @@ def _evidence(row: Placement, findings: Sequence[Finding]) -> Iterator[dict[str,
         "manifest_id": row.manifest_id,
         "trust": row.trust,
         "as_of": _iso(row.trust_at or row.last_seen_at),
-        "damage": _shortened(damage),
+        **_damage(damage),
         "tier": row.tier.name,
         "tier_order": row.tier.speed_order,
     }
     yield entry
-    for fingerprint, sentences in by_files.items():
-        yield {**entry, "fingerprint": fingerprint, "trust": Trust.LISTED.value, "damage": _shortened(sentences)}
+    for fingerprint, found in by_files.items():
+        yield {**entry, "fingerprint": fingerprint, "trust": Trust.LISTED.value, **_damage(found)}
+
+
+def _damage(findings: Sequence[Finding]) -> dict[str, Any]:
+    """The sentences, and when the newest was found: who verified every byte after that overrules them."""
+    return {
+        "damage": _shortened([damage_sentence(finding) for finding in findings]),
+        "damage_at": max(finding.found_at for finding in findings).isoformat() if findings else None,
+    }
 
 
 def decision_json(decision: ResumeDecision) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,16 +10,11 @@ import msgspec
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import Max, Q
 from django.utils import timezone
-from muster_agent.formats.base import Finding
-from muster_agent.formats.codes import finding
 from muster_agent.protocol.wire import InventoryBody, InventoryParams, TaskKind
 
 from apps.accounts.services import log_activity
-from apps.checkpoints.findings import MAX_PER_PLACEMENT, as_json
-from apps.checkpoints.folders import folder_of
-from apps.checkpoints.ingest import ingest, mark_missing
-from apps.checkpoints.intake import Listing, sort_listing
 from apps.checkpoints.models import InventoryScan
+from apps.checkpoints.scan_results import take_in
 from apps.core.dispatch import wake_owner
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.models import Transition
@@ -45,16 +38,28 @@ UNFINISHED = (InventoryScan.State.QUEUED, InventoryScan.State.RUNNING)
 
 @transaction.atomic
 def request_scan(
-    *, tier: StorageTier, root: str | None = None, agent: Agent | None = None, actor: str, is_logged: bool = True
+    *,
+    tier: StorageTier,
+    root: str | None = None,
+    agent: Agent | None = None,
+    accepts_loss: bool = False,
+    actor: str,
+    is_logged: bool = True,
 ) -> InventoryScan:
-    """Have an agent list `root` (default: the whole tier). Raises InvalidInput for a root outside the tier, Conflict
-    when it is being scanned already or no agent that is online reaches it. `is_logged`: a person asked, so that it
-    belongs into the activity log."""
+    """Have `root` listed (default: the whole tier). Raises InvalidInput for a root outside the tier, Conflict
+    when it is being scanned already or no agent that is online reaches it. `accepts_loss`: what is not there any more
+    was removed on purpose. `is_logged`: a person asked, so that it belongs into the activity log."""
     place = _root_of(tier, root)
     lister = _agent_for(tier, place, agent)
     now = timezone.now()
     scan = InventoryScan(
-        tier=tier, agent=lister, root=place, requested_by=actor, created_at=now, next_attempt_at=now + LOOK_AGAIN
+        tier=tier,
+        agent=lister,
+        root=place,
+        accepts_loss=accepts_loss,
+        requested_by=actor,
+        created_at=now,
+        next_attempt_at=now + LOOK_AGAIN,
     )
     try:
         with transaction.atomic():
@@ -139,7 +144,7 @@ def advance(scan_id: str) -> None:
     elif task.outcome == AgentTask.Outcome.CANCELLED:
         _end(scan, InventoryScan.State.CANCELLED, task.error)
     else:
-        _end(scan, InventoryScan.State.FAILED, _why(task))
+        _end(scan, InventoryScan.State.FAILED, _why(task), error_code=task.error_code or task.outcome)
 
 
 def _note_progress(scan: InventoryScan, task: AgentTask) -> None:
@@ -170,26 +175,13 @@ def _take_result(scan: InventoryScan, task: AgentTask) -> None:
     except msgspec.ValidationError as error:
         _end(scan, InventoryScan.State.FAILED, f"the agent's answer was not understood ({error}); update the agent")
         return
-    listing = sort_listing(body, scan.root)
-    listed_at = handed_out_at(task) or scan.created_at
     try:
-        counts = ingest(scan, listing, listed_at)
-        missing = mark_missing(scan, listing.not_looked_at, listed_at)
+        fields = take_in(scan, body, handed_out_at(task) or scan.created_at)
     except DataError as error:
         log.exception("scan %s could not be recorded", scan.pk)
         _end(scan, InventoryScan.State.FAILED, f"the listing could not be recorded: {error}")
         return
-    notes = [*_doubts(scan, listing, missing), *body.findings, *listing.left_out]
-    _end(
-        scan,
-        InventoryScan.State.FINISHED,
-        "",
-        checkpoint_count=counts.checkpoints,
-        new_count=counts.new,
-        changed_count=counts.changed,
-        missing_count=len(missing),
-        findings=[as_json(note) for note in notes[:MAX_PER_PLACEMENT]],
-    )
+    _end(scan, InventoryScan.State.FINISHED, "", **fields)
     if InventoryScan.objects.filter(pk=scan.pk, state__in=UNFINISHED).exists():
         # Another worker noted progress meanwhile, so the scan is not ended: the result is still needed.
         wake_owner(OWNER_KIND, scan.pk)
@@ -203,25 +195,6 @@ def handed_out_at(task: AgentTask) -> datetime | None:
     handed_out = Transition.objects.filter(owner_kind="agenttask", owner_id=task.pk, new=AgentTask.State.LEASED)
     at: datetime | None = handed_out.aggregate(at=Max("at"))["at"]
     return at
-
-
-def _doubts(scan: InventoryScan, listing: Listing, missing: Sequence[str]) -> list[Finding]:
-    """A root, or a run's folder, of which nothing is left may be a mount point without its mount: say so."""
-    listed = {folder_of(item.path) for item in listing.accepted}
-    lost = Counter(folder_of(path) for path in missing)
-    places = {scan.root: len(missing)} if missing and not listed else lost
-    return [
-        _doubt(place, count)
-        for place, count in sorted(places.items())
-        if place not in listed and contains(scan.root, place)
-    ]
-
-
-def _doubt(place: str, count: int) -> Finding:
-    copies = "a copy was" if count == 1 else f"{count} copies were"
-    detail = f"nothing is left under {place}, where {copies}; an unmounted file system looks the same"
-    cure = "Check that the storage is mounted on that node, then scan again: what returns unchanged keeps its trust."
-    return finding("listing_failed", path=place, detail=detail, cure=cure)
 
 
 def _why(task: AgentTask) -> str:

@@ -77,12 +77,17 @@ class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
     run_name = serializers.CharField(source="run.name", read_only=True)
     cluster_name = serializers.CharField(source="run.cluster.name", read_only=True)
     placements = CopySerializer(many=True, read_only=True)
+    must_match = serializers.ListField(
+        child=serializers.CharField(),
+        read_only=True,
+        help_text="Which of world_size, dp, tp and pp the job that resumes must share with the one that saved.",
+    )
 
     class Meta:
         model = Checkpoint
         fields = [
-            "id", "run", "run_name", "cluster_name", "step", "format", "world_size", "dp", "total_bytes", "saved_at",
-            "created_at", "placements",
+            "id", "run", "run_name", "cluster_name", "step", "format", "world_size", "dp", "tp", "pp", "ep",
+            "must_match", "total_bytes", "saved_at", "created_at", "placements",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -217,6 +222,7 @@ class CopyEvidenceSerializer(serializers.Serializer[Any]):
     trust = serializers.CharField()
     as_of = serializers.CharField()
     damage = serializers.ListField(child=serializers.CharField())
+    damage_at = serializers.CharField(allow_null=True, help_text="When the newest of that damage was found.")
     tier = serializers.CharField()
     tier_order = serializers.IntegerField()
 

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from apps.core import cron
 from apps.core.errors import ApplicationError
-from apps.drills import cron, engine, services
+from apps.drills import engine, services
 from apps.drills.finish import UNFINISHED
 from apps.drills.models import Drill, DrillPlan, PlanOccurrence
 

@@ -10,11 +10,11 @@ from django.utils import timezone
 
 from apps.accounts.services import log_activity
 from apps.checkpoints.models import Placement, TrainingRun
-from apps.core import transitions
+from apps.core import cron, transitions
 from apps.core.dispatch import wake_owner
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.wakeups import announce
-from apps.drills import cron, selectors
+from apps.drills import selectors
 from apps.drills.finish import OWNER_KIND, UNFINISHED, finish, stop_work
 from apps.drills.models import CheckpointChoice, Drill, DrillControl, DrillKind, DrillPlan
 from apps.drills.spec import SPEC_FIELDS, checked, new_seed

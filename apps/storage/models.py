@@ -19,6 +19,10 @@ class StorageTier(models.Model):
         OBJECT_STORE = "object_store", "Object store"
         ARCHIVE = "archive", "Archive"
 
+    class ScannedBy(models.TextChoices):
+        AGENTS = "agents", "Agents"
+        WORKERS = "workers", "Workers"
+
     id = IdField(prefix="tir")
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="tiers")
     name = models.SlugField(max_length=63)
@@ -27,6 +31,13 @@ class StorageTier(models.Model):
     speed_order = models.PositiveSmallIntegerField(default=0)
     capacity_bytes = models.BigIntegerField(null=True, blank=True)
     cost_per_tb_month = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
+    scanned_by = models.CharField(max_length=16, choices=ScannedBy, default=ScannedBy.AGENTS)
+    """Workers list it themselves where its folder is mounted on their hosts."""
+    scan_cron = models.CharField(max_length=100, blank=True)
+    """When it is scanned, as five cron fields; empty: whenever its last scan is old (`MUSTER_SCAN_SECONDS`)."""
+    scan_time_zone = models.CharField(max_length=64, default="UTC")
+    next_scan_at = models.DateTimeField(null=True, db_index=True)
+    """The next moment of that schedule; None without one."""
     created_at = models.DateTimeField()
 
     class Meta:

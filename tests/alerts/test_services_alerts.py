@@ -10,15 +10,19 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from listings import answer, listing, scanned, shard_map
+from muster_agent.protocol.wire import RootMark
 
 from apps.accounts.models import ActivityEntry
 from apps.alerts import services
 from apps.alerts.models import Alert
-from apps.checkpoints.models import Finding, TrainingRun
+from apps.checkpoints import scans
+from apps.checkpoints.models import Finding, Placement, TrainingRun
 from apps.core.errors import Conflict
 from apps.core.models import Transition
 from apps.drills.models import Drill, DrillPlan, PlanOccurrence
 from apps.fleet.models import Agent
+from apps.fleet.tasks import tasks_of
 
 pytestmark = pytest.mark.django_db
 
@@ -194,4 +198,35 @@ def test_evaluating_costs_the_same_number_of_queries_however_much_is_there(run: 
     services.evaluate()
     with CaptureQueriesContext(connection) as queries:
         services.evaluate()
-    assert len(queries) <= 7
+    assert len(queries) <= 9
+
+
+def test_a_tier_that_could_not_be_read_opens_an_alert_until_it_can(run: TrainingRun) -> None:
+    tier = factories.tier(run.cluster)
+    factories.agent(factories.node(run.cluster))
+    scanned(tier, listing(shard_map(10)))
+    failing = scans.request_scan(tier=tier, actor="olga")
+    error = "/ckpt: there is no such file or folder"
+    answer(tasks_of("scan", failing.pk).get(), None, outcome="failed", error=error, code="root_unreadable")
+    scans.advance(failing.pk)
+    assert standing() == [("tier_unreadable", "tier", tier.pk)]
+    assert Alert.objects.get().summary == f"Tier nvme, as gpu-1 sees it: {error}. Nothing was taken for gone."
+    lost = scans.request_scan(tier=tier, actor="olga")
+    answer(tasks_of("scan", lost.pk).get(), None, outcome="lost")
+    scans.advance(lost.pk)
+    assert len(standing()) == 1, "an agent that was lost tells nothing about the storage"
+    scanned(tier, listing(shard_map(10)))
+    assert standing() == []
+
+
+def test_an_empty_folder_in_place_of_the_mount_opens_an_alert_and_changes_nothing(run: TrainingRun) -> None:
+    tier = factories.tier(run.cluster)
+    factories.agent(factories.node(run.cluster))
+    scanned(tier, listing(shard_map(10)))
+    bare = RootMark(mount_point="/", device=1, inode=9)
+    scanned(tier, listing(root_mark=bare))
+    assert standing() == [("tier_unreadable", "tier", tier.pk)]
+    assert "is now on that at /" in Alert.objects.get().summary
+    assert Placement.objects.get().status == "complete"
+    scanned(tier, listing(root_mark=bare), accepts_loss=True)
+    assert standing() == [] and Placement.objects.get().status == "missing"

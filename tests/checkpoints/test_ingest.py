@@ -19,8 +19,9 @@ from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Status
 
 from apps.checkpoints import evidence, intake
-from apps.checkpoints.ingest import ingest, mark_missing
+from apps.checkpoints.ingest import ingest
 from apps.checkpoints.intake import sort_listing
+from apps.checkpoints.missing import mark_missing
 from apps.checkpoints.models import (
     Checkpoint,
     Finding,
@@ -94,8 +95,8 @@ def test_the_same_listing_taken_in_twice_changes_nothing(tier: Any) -> None:
     scan = scanned(tier, listing(shard_map(10), findings=()))
     listed_at = Placement.objects.get().last_seen_at
     again = sort_listing(listing(shard_map(10)), "/ckpt")
-    counts = ingest(scan, again, listed_at)
-    assert (counts.new, counts.changed, mark_missing(scan, [], listed_at)) == (0, 0, [])
+    ingest(scan, again, listed_at)
+    assert (scan.changes.count(), mark_missing(scan, [], listed_at)) == (1, [])
     assert Placement.objects.count() == Checkpoint.objects.count() == 1
 
 
@@ -435,8 +436,8 @@ def test_an_older_listing_that_arrives_late_changes_nothing(tier: Any) -> None:
     scan = scanned(tier, listing(shard_map(10), shard_map(20)))
     earlier = Placement.objects.first().last_seen_at - timedelta(seconds=5)  # type: ignore[union-attr]
     late = sort_listing(listing(shard_map(10, shards=2, status=Status.IN_PROGRESS)), "/ckpt")
-    counts = ingest(scan, late, earlier)
-    assert (counts.changed, mark_missing(scan, [], earlier)) == (0, [])
+    ingest(scan, late, earlier)
+    assert (scan.changes.exclude(kind="appeared").count(), mark_missing(scan, [], earlier)) == (0, [])
     assert set(Placement.objects.values_list("status", flat=True)) == {"complete"}
 
 

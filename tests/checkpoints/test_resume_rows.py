@@ -6,18 +6,21 @@ from datetime import timedelta
 from typing import Any
 
 import factories
+import msgspec
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from listings import changed_shard, finding, listing, scanned, shard_map
+from muster_agent.decide.evidence import ServerEvidence
 from muster_agent.decide.model import ResumeRequest
 from muster_agent.formats.base import Status
+from muster_agent.manifest.local_verdict import moment
 from muster_agent.protocol.trust import Trust
 
 from apps.checkpoints import evidence, resume
 from apps.checkpoints.intake import sort_listing
-from apps.checkpoints.models import Checkpoint, Placement, RunPointer, TrainingRun
+from apps.checkpoints.models import Checkpoint, Finding, Placement, RunPointer, TrainingRun
 
 pytestmark = pytest.mark.django_db
 
@@ -165,6 +168,23 @@ def test_the_evidence_for_the_command_line_is_bound_to_fingerprints(run: Trainin
     entries = resume.evidence_for(run)
     assert [(entry["fingerprint"], len(entry["damage"])) for entry in entries] == [(row.fingerprint, 0), (newer, 1)]
     assert entries[0].keys() == {
-        "path", "fingerprint", "manifest_id", "trust", "as_of", "damage", "tier", "tier_order",
+        "path", "fingerprint", "manifest_id", "trust", "as_of", "damage", "damage_at", "tier", "tier_order",
     }  # fmt: skip
+    assert entries[0]["damage_at"] is None
     assert entries[0]["tier"] == "nvme" and entries[0]["tier_order"] == 0
+
+
+def test_the_command_line_is_told_when_the_newest_damage_was_found_so_that_a_later_verification_overrules_it(
+    run: TrainingRun, fast: Any
+) -> None:
+    copy = factories.placement(run, fast, 10)
+    break_it(copy)
+    break_it_later = finding("shard_truncated", "damage", "rank-00002-of-00004.safetensors")
+    evidence.mark_damage(
+        placement=copy, findings=[break_it_later], source_kind="audit", source_id="aud_8", fingerprint=copy.fingerprint
+    )
+    found_at = timezone.now() - timedelta(minutes=3)
+    Finding.objects.filter(source_id="aud_7").update(found_at=found_at - timedelta(hours=1))
+    Finding.objects.filter(source_id="aud_8").update(found_at=found_at)
+    (entry,) = msgspec.convert(resume.evidence_for(run), tuple[ServerEvidence, ...])
+    assert len(entry.damage) == 2 and moment(entry.damage_at) == found_at

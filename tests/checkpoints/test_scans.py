@@ -42,7 +42,7 @@ def task_of(scan: InventoryScan) -> AgentTask:
 def test_a_request_gives_an_agent_the_tiers_root_and_leaves_its_traces(tier: Any) -> None:
     scan = request(tier)
     task = task_of(scan)
-    assert (task.kind, task.params, task.state) == ("inventory", {"root": "/ckpt"}, "queued")
+    assert (task.kind, task.params, task.state) == ("inventory", {"root": "/ckpt", "known": True}, "queued")
     assert scan.state == "queued" and scan.next_attempt_at is not None
     assert Transition.objects.filter(owner_id=scan.pk, new="queued", actor="olga").exists()
     assert ActivityEntry.objects.get(action="scan.request").actor == "olga"
@@ -156,17 +156,32 @@ def test_a_second_worker_keeps_out_while_the_first_takes_the_answer_in(tier: Any
     scan = request(tier)
     answer(task_of(scan), listing(shard_map(10)))
     calls: list[str] = []
-    real = scans.ingest
+    real = scans.take_in
 
     def slow(*args: Any) -> Any:
         calls.append("first")
         scans.advance(scan.pk)  # another worker, woken twice
         return real(*args)
 
-    monkeypatch.setattr(scans, "ingest", slow)
+    monkeypatch.setattr(scans, "take_in", slow)
     scans.advance(scan.pk)
     scan.refresh_from_db()
     assert calls == ["first"] and scan.state == "finished"
+
+
+def test_a_result_that_another_worker_kept_from_being_taken_is_still_there_later(tier: Any, monkeypatch: Any) -> None:
+    scan = request(tier)
+    answer(task_of(scan), listing(shard_map(10)))
+    # The other worker notes progress between this one's reading of the row and its compare-and-set.
+    with monkeypatch.context() as race:
+        race.setattr(scans, "transition", lambda *_args, **_fields: False)
+        scans.advance(scan.pk)
+    assert task_of(scan).result is not None
+    InventoryScan.objects.filter(pk=scan.pk).update(lease_expires_at=timezone.now())
+    scans.advance(scan.pk)
+    scan.refresh_from_db()
+    assert (scan.state, scan.new_count, scan.checkpoint_count) == ("finished", 1, 1)
+    assert task_of(scan).result is None
 
 
 def test_a_worker_that_died_while_taking_it_in_is_followed_by_another(tier: Any, monkeypatch: Any) -> None:
@@ -177,7 +192,7 @@ def test_a_worker_that_died_while_taking_it_in_is_followed_by_another(tier: Any,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(scans, "ingest", die)
+        patch.setattr(scans, "take_in", die)
         with pytest.raises(KeyboardInterrupt):
             scans.advance(scan.pk)
     assert scans.due() == [], "the lease is held for a while"

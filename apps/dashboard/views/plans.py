@@ -11,12 +11,13 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 
 from apps.accounts.models import Role
+from apps.core import cron
 from apps.core.errors import ApplicationError, Conflict, InvalidInput
 from apps.dashboard import pages
 from apps.dashboard.facets import facet
 from apps.dashboard.forms import PlanForm
 from apps.dashboard.views.drills import runs_to_drill
-from apps.drills import cron, selectors, services
+from apps.drills import selectors, services
 from apps.drills.models import Drill, DrillKind, DrillPlan, PlanOccurrence
 from apps.fleet.access import scoped
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.walk import inventory
 from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.root_mark import root_mark
 from muster_agent.manifest.beside import ManifestUnreadable, read_beside
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.wire import InventoryBody, InventoryParams
@@ -23,6 +24,7 @@ def run_inventory(params: InventoryParams, control: JobControl | None = None) ->
         manifests=manifests,
         findings=(*found.findings, *problems),
         pointers=found.pointers,
+        root_mark=root_mark(params.root),
     )
 
 

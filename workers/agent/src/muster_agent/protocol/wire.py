@@ -178,6 +178,16 @@ class ResultReply(_Message, frozen=True, kw_only=True):
 class InventoryParams(_Message, frozen=True, kw_only=True):
     root: str
     """Absolute path on the node, inside one of the agent's configured roots."""
+    known: bool = True
+    """False: read every checkpoint again, also where its files are as this lister knows them."""
+
+
+class RootMark(_Message, frozen=True, kw_only=True):
+    """Tells one root from another at the same path, such as a mount point from what was mounted there."""
+
+    mount_point: str
+    device: int
+    inode: int
 
 
 class InventoryBody(_Message, frozen=True, kw_only=True):
@@ -190,6 +200,12 @@ class InventoryBody(_Message, frozen=True, kw_only=True):
     """About the root itself: pointers, leftovers, what could not be listed."""
     pointers: tuple[Pointer, ...] = ()
     """What the frameworks' own latest-files say."""
+    root_mark: RootMark | None = None
+    entries: int | None = None
+    """Names seen in all folders that were listed; None from an agent that does not count. So for the next two."""
+    unchanged: int | None = None
+    """Checkpoints that were as this lister knew them, so that only their folders were listed."""
+    seconds: float | None = None
 
 
 class SealParams(_Message, frozen=True, kw_only=True):

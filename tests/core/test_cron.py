@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from apps.drills.cron import BadSchedule, next_time, next_times, times_between
+from apps.core.cron import BadSchedule, next_time, next_times, times_between
 
 
 def utc(*parts: int) -> datetime:

@@ -1,0 +1,80 @@
+"""Copies that a listing did not find: told from those that it could not know of, and marked missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from apps.checkpoints import intake
+from apps.checkpoints.differences import difference, listed_facts
+from apps.checkpoints.folders import hold_tier
+from apps.checkpoints.models import Finding, InventoryScan, Placement, ScanChange
+from apps.core.models import Transition
+
+WENT_MISSING = "the copy is no longer there"
+_WRITE_ROWS = 2000
+
+
+def known_count(scan: InventoryScan, listed_at: datetime) -> int:
+    """Copies inside the scan's root that were there when the listing began, as far as was known then."""
+    return sum(1 for row in _there(scan).filter(first_seen_at__lt=listed_at).only("path") if _is_inside(scan, row))
+
+
+def not_found(scan: InventoryScan, not_looked_at: Iterable[str], listed_at: datetime) -> list[Placement]:
+    """Copies inside the scan's root that this successful listing did not find. Those of which it could not know, and
+    those that were seen since it began, are not among them."""
+    places = list(not_looked_at)
+    unseen = _there(scan).filter(last_seen_at__lt=listed_at)
+    return [row for row in unseen if _is_inside(scan, row) and intake.was_looked_at(row.path, places)]
+
+
+def _there(scan: InventoryScan) -> QuerySet[Placement]:
+    # on SQLite without regard to case, so `_is_inside` checks again
+    inside = Q(path=scan.root) | Q(path__startswith=scan.root.rstrip("/") + "/")
+    return Placement.objects.filter(inside, tier=scan.tier).exclude(listed_status=Placement.Status.MISSING)
+
+
+def _is_inside(scan: InventoryScan, row: Placement) -> bool:
+    return row.path == scan.root or row.path.startswith(scan.root.rstrip("/") + "/")
+
+
+@transaction.atomic
+def mark_missing(scan: InventoryScan, not_looked_at: Iterable[str], listed_at: datetime) -> list[str]:
+    """Mark what `not_found` gives; gives the paths."""
+    hold_tier(scan.tier_id)
+    gone = not_found(scan, not_looked_at, listed_at)
+    _write_missing(scan, gone)
+    return [row.path for row in gone]
+
+
+def _write_missing(scan: InventoryScan, gone: Sequence[Placement]) -> None:
+    now = timezone.now()
+    missing = Placement.Status.MISSING
+    transitions, changes = [], []
+    for row in gone:
+        transitions.append(
+            Transition(
+                owner_kind="placement", owner_id=row.pk, old=row.status, new=missing,
+                reason=f"not there when {scan.pk} listed {scan.root}", at=now,
+            )
+        )  # fmt: skip
+        found = difference(listed_facts(row), None)
+        if found is not None:
+            changes.append(ScanChange(scan=scan, placement=row, **found))
+        row.status = row.listed_status = missing
+        row.trust, row.trust_at = Placement.Trust.LISTED, None
+        row.resumable, row.not_resumable_reasons = False, ["not there when last listed"]
+    Placement.objects.bulk_update(
+        gone,
+        ["status", "listed_status", "trust", "trust_at", "resumable", "not_resumable_reasons"],
+    )
+    for begin in range(0, len(gone), _WRITE_ROWS):
+        pks = [row.pk for row in gone[begin : begin + _WRITE_ROWS]]
+        open_findings = Finding.objects.filter(placement__in=pks, resolved_at=None)
+        open_findings.update(resolved_at=now, resolved_reason=WENT_MISSING)
+    Transition.objects.bulk_create(transitions)
+    ScanChange.objects.bulk_create(changes, ignore_conflicts=True)

@@ -1,0 +1,112 @@
+"""What a scan found different is kept as rows, and a doubted listing changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import factories
+import pytest
+from listings import ROOT_MARK, changed_shard, listing, scanned, shard_map
+from muster_agent.decide.model import Pointer
+from muster_agent.formats.base import Status
+from muster_agent.protocol.wire import RootMark
+
+from apps.checkpoints.models import InventoryScan, Placement, RunPointer
+
+pytestmark = pytest.mark.django_db
+BARE = RootMark(mount_point="/", device=1, inode=9)
+
+
+@pytest.fixture
+def tier() -> Any:
+    cluster = factories.cluster()
+    factories.agent(factories.node(cluster), roots=["/ckpt"])
+    return factories.tier(cluster)
+
+
+def changes(scan: InventoryScan) -> dict[str, tuple[str, set[str]]]:
+    """By the copy's folder: the kind, and the names of what differs."""
+    rows = scan.changes.select_related("placement")
+    return {row.placement.path.rsplit("/", 1)[1]: (row.kind, {*row.before, *row.after}) for row in rows}
+
+
+def test_what_appeared_changed_and_vanished_is_kept_with_what_changed(tier: Any) -> None:
+    saving = shard_map(30, status=Status.IN_PROGRESS)
+    first = scanned(tier, listing(shard_map(10), shard_map(20), saving))
+    assert {kind for kind, _names in changes(first).values()} == {"appeared"}
+    second = scanned(tier, listing(changed_shard(shard_map(20), size_bytes=1001), shard_map(30), shard_map(40)))
+    facts = {"status", "total_bytes", "shard_count", "fingerprint"}
+    assert changes(second) == {
+        "step-10": ("vanished", facts),
+        "step-20": ("changed", {"total_bytes", "fingerprint"}),
+        "step-30": ("changed", {"status"}),
+        "step-40": ("appeared", facts),
+    }
+    assert (second.new_count, second.changed_count, second.missing_count) == (1, 2, 1)
+    grown = second.changes.get(placement__path__endswith="step-20")
+    assert (grown.before["total_bytes"], grown.after["total_bytes"]) == (4000, 4001)
+
+
+def test_an_unchanged_scan_keeps_no_rows_and_one_that_returns_appears(tier: Any) -> None:
+    both = listing(shard_map(10), shard_map(20))
+    scanned(tier, both)
+    assert changes(scanned(tier, both)) == {}
+    scanned(tier, listing(shard_map(20)))
+    assert changes(scanned(tier, both))["step-10"][0] == "appeared"
+
+
+@pytest.mark.parametrize(
+    ("left", "mark"),
+    [((), BARE), ((), None), ((10,), BARE), ((), RootMark(mount_point="/ckpt", device=65, inode=2))],
+    ids=["empty mount point", "an agent that tells no mark", "old copies under the mount", "another file system"],
+)
+def test_where_the_storage_may_be_gone_no_copy_and_no_pointer_is(tier: Any, left: Any, mark: Any) -> None:
+    pointer = Pointer(path="/ckpt/llama-70b/latest", step=30)
+    scanned(tier, listing(shard_map(10), shard_map(20), shard_map(30), pointers=(pointer,)))
+    scan = scanned(tier, listing(*(shard_map(step) for step in left), root_mark=mark))
+    assert (scan.state, scan.missing_count, scan.held_count) == ("finished", 0, 3 - len(left))
+    assert scan.doubt and scan.findings[0]["code"] == "listing_failed" and "They are gone" in scan.findings[0]["cure"]
+    assert set(Placement.objects.values_list("status", "trust")) == {("complete", "complete")}
+    assert RunPointer.objects.exists() and not scan.changes.exclude(kind="appeared").exists()
+
+
+def test_a_doubt_stands_until_the_storage_is_back_or_somebody_accepts_the_loss(tier: Any) -> None:
+    scanned(tier, listing(shard_map(10)))
+    assert scanned(tier, listing(root_mark=BARE)).doubt and scanned(tier, listing(root_mark=BARE)).doubt
+    assert scanned(tier, listing(shard_map(10))).doubt == ""
+    accepted = scanned(tier, listing(root_mark=BARE), accepts_loss=True)
+    assert (accepted.doubt, accepted.missing_count, accepted.findings) == ("", 1, [])
+    assert scanned(tier, listing(root_mark=BARE)).doubt == ""
+
+
+def test_another_nodes_view_of_the_root_is_not_compared_with_this_ones(tier: Any) -> None:
+    other = factories.agent(factories.node(tier.cluster, "gpu-2"), roots=["/ckpt"])
+    scanned(tier, listing(shard_map(10), shard_map(20)))
+    elsewhere = RootMark(mount_point="/ckpt", device=900, inode=2)
+    scan = scanned(tier, listing(shard_map(20), root_mark=elsewhere), agent=other)
+    assert (scan.doubt, scan.missing_count) == ("", 1)
+
+
+def test_a_folder_of_the_tier_is_compared_with_the_file_system_that_the_tier_is_on(tier: Any) -> None:
+    scanned(tier, listing(shard_map(10)))
+    within = RootMark(mount_point="/ckpt", device=ROOT_MARK.device, inode=77)
+    assert scanned(tier, listing(root_mark=BARE), root="/ckpt/llama-70b").doubt
+    assert scanned(tier, listing(root_mark=within), root="/ckpt/llama-70b").missing_count == 1
+
+
+def test_what_the_lister_counted_is_kept(tier: Any) -> None:
+    scan = scanned(tier, listing(shard_map(10), entries=12, unchanged=1, seconds=0.5))
+    assert (scan.entry_count, scan.unchanged_count, scan.seconds) == (12, 1, 0.5)
+    assert scan.root_mark == {"mount_point": "/ckpt", "device": 64, "inode": 2}
+    assert scanned(tier, listing(shard_map(10), entries=2**70, unchanged=-4)).entry_count is None
+
+
+def test_the_layout_of_a_checkpoint_is_kept(tier: Any) -> None:
+    layout = {"dp": 2, "tp": 2, "pp": 4, "ep": 1, "must_match": ("world_size", "tp")}
+    scanned(tier, listing(shard_map(10, format="a_format_of_tomorrow", **layout)))
+    checkpoint = Placement.objects.get().checkpoint
+    assert (checkpoint.dp, checkpoint.tp, checkpoint.pp, checkpoint.ep) == (2, 2, 4, 1)
+    assert (checkpoint.must_match, checkpoint.format) == (["world_size", "tp"], "a_format_of_tomorrow")
+    scanned(tier, listing(shard_map(10, tp=2**40)))
+    checkpoint.refresh_from_db()
+    assert (checkpoint.tp, checkpoint.must_match) == (None, [])
