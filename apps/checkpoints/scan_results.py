@@ -89,12 +89,12 @@ def _last_mark(scan: InventoryScan) -> dict[str, Any] | None:
     above = [scan.root, *(str(parent) for parent in PurePosixPath(scan.root).parents)]
     believed = InventoryScan.objects.filter(tier=scan.tier, root__in=above, agent=scan.agent_id, doubt="")
     finished = believed.filter(state=InventoryScan.State.FINISHED, root_mark__isnull=False)
-    marks = finished.order_by("-finished_at").values_list("root", "root_mark")
-    own = marks.filter(root=scan.root).first()
-    if own is not None:
-        return dict(own[1])
-    upper = marks.first()
-    return {name: value for name, value in upper[1].items() if name != "inode"} if upper is not None else None
+    marks = finished.order_by("-finished_at")
+    own = marks.filter(root=scan.root).values_list("root_mark", flat=True).first()
+    if own:
+        return dict(own)
+    upper = marks.values_list("root_mark", flat=True).first()
+    return {name: value for name, value in upper.items() if name != "inode"} if upper else None
 
 
 def _doubts(scan: InventoryScan, listing: Listing, missing: Sequence[str], doubt: str) -> list[Finding]:

@@ -60,5 +60,5 @@ def tier_scan(request: HttpRequest, tier_id: str) -> HttpResponse:
     tier: StorageTier = pages.find(request, StorageTier.objects.select_related("cluster"), "cluster", tier_id)
     actor = pages.authorize(request, Role.OPERATOR, tier.cluster_id)
     scan = scans.request_scan(tier=tier, actor=actor)
-    messages.success(request, f"{scan.agent.node.name} is listing {tier.uri}.")
+    messages.success(request, f"{scan.lister} lists {tier.uri}.")
     return redirect("tiers")
