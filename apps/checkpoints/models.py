@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from django.db import models
 
+from apps.checkpoints.scan_models import InventoryScan as InventoryScan
+from apps.checkpoints.scan_models import ScanChange as ScanChange
+from apps.checkpoints.scan_models import ScanDemand as ScanDemand
 from apps.core.fields import IdField
 from apps.fleet.models import Agent, Cluster
 from apps.storage.models import StorageTier
@@ -320,112 +323,3 @@ class PlacementHold(models.Model):
 
     def __str__(self) -> str:
         return f"held by {self.source_kind} {self.source_id}"
-
-
-class InventoryScan(models.Model):
-    """One look at one root of a tier, through an agent or, where `agent` is None, by the workers themselves."""
-
-    class State(models.TextChoices):
-        QUEUED = "queued", "Queued"
-        RUNNING = "running", "Running"
-        FINISHED = "finished", "Finished"
-        FAILED = "failed", "Failed"
-        CANCELLED = "cancelled", "Cancelled"
-
-    id = IdField(prefix="scn")
-    tier = models.ForeignKey(StorageTier, on_delete=models.CASCADE, related_name="scans")
-    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, null=True, related_name="+")
-    root = models.CharField(max_length=2048)
-    accepts_loss = models.BooleanField(default=False)
-    """Somebody said that what is not there any more was removed on purpose, even where it is all at once."""
-    planned_at = models.DateTimeField(null=True)
-    """The moment of the tier's schedule that it answers."""
-    state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
-    progress = models.JSONField(default=dict)
-    """While it runs: `folders`, `folders_left`, `entries`, `entries_per_second` and `at` (Unix seconds)."""
-    checkpoint_count = models.PositiveIntegerField(default=0)
-    new_count = models.PositiveIntegerField(default=0)
-    changed_count = models.PositiveIntegerField(default=0)
-    missing_count = models.PositiveIntegerField(default=0)
-    entry_count = models.PositiveBigIntegerField(null=True)
-    unchanged_count = models.PositiveIntegerField(null=True)
-    """Checkpoints whose files were as the lister knew them, so that only their folders were listed."""
-    seconds = models.FloatField(null=True)
-    """How long the listing took."""
-    root_mark = models.JSONField(null=True)
-    """What the root was when listed: `mount_point`, `device` and `inode`. Another root may be a missing mount."""
-    doubt = models.TextField(blank=True)
-    """Why what this listing did not find was not taken for gone; empty where there was nothing to doubt."""
-    held_count = models.PositiveIntegerField(default=0)
-    """Copies that were not found and, because of the doubt, stay as they were."""
-    findings = models.JSONField(default=list)
-    """About the root itself (pointers, what could not be listed, what was left out), as the lister sent them."""
-    error = models.TextField(blank=True)
-    error_code = models.CharField(max_length=64, blank=True)
-    requested_by = models.CharField(max_length=150)
-    created_at = models.DateTimeField()
-    started_at = models.DateTimeField(null=True)
-    finished_at = models.DateTimeField(null=True)
-    next_attempt_at = models.DateTimeField(null=True)
-    lease_expires_at = models.DateTimeField(null=True)
-    """Until then one worker lists or takes the listing in, and others keep out."""
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["tier", "root"], condition=models.Q(state__in=["queued", "running"]), name="one_scan_at_a_time"
-            ),
-            models.UniqueConstraint(
-                fields=["tier", "planned_at"], condition=~models.Q(planned_at=None), name="one_scan_per_planned_time"
-            ),
-        ]
-        indexes = [
-            models.Index(fields=["-created_at", "-id"], name="scan_newest"),
-            models.Index(fields=["tier", "-finished_at"], name="scan_of_tier"),
-            # the sweeper asks for unfinished scans only
-            models.Index(fields=["next_attempt_at"], name="scan_due", condition=~models.Q(next_attempt_at=None)),
-        ]
-
-    def __str__(self) -> str:
-        return f"scan of {self.root}"
-
-    @property
-    def lister(self) -> str:
-        """Who lists, as a sentence says it; needs `agent__node` loaded."""
-        return "the workers" if self.agent is None else self.agent.node.name
-
-
-class ScanChange(models.Model):
-    """What one scan found different about one copy. `before` and `after` hold what a listing can tell, where it
-    differs: status, total_bytes, shard_count, step, fingerprint."""
-
-    class Kind(models.TextChoices):
-        APPEARED = "appeared", "Appeared"
-        CHANGED = "changed", "Changed"
-        VANISHED = "vanished", "Vanished"
-
-    scan = models.ForeignKey(InventoryScan, on_delete=models.CASCADE, related_name="changes")
-    placement = models.ForeignKey(Placement, on_delete=models.CASCADE, related_name="+")
-    kind = models.CharField(max_length=16, choices=Kind)
-    before = models.JSONField(default=dict)
-    after = models.JSONField(default=dict)
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["scan", "placement"], name="change_once_per_scan")]
-
-    def __str__(self) -> str:
-        return f"{self.kind} in {self.scan_id}"
-
-
-class ScanDemand(models.Model):
-    """Something was saved on this tier: it is to be listed at `due_at`. The row goes once that scan is requested."""
-
-    tier = models.OneToOneField(StorageTier, on_delete=models.CASCADE, related_name="scan_demand")
-    agent = models.ForeignKey(Agent, on_delete=models.SET_NULL, null=True, related_name="+")
-    """Who forwarded the news: on storage of each node's own it is the one that sees the files."""
-    due_at = models.DateTimeField(db_index=True)
-    asked_at = models.DateTimeField()
-    """By the latest save; a scan requested before it does not answer it."""
-
-    def __str__(self) -> str:
-        return f"scan {self.tier_id} at {self.due_at}"
