@@ -6,15 +6,14 @@ import os
 import stat
 import time
 
-import msgspec
-
 from muster_agent.formats import registry
 from muster_agent.formats.base import Finding, Role, Severity, ShardMap
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import FileSeen, Folder, look, trouble
 from muster_agent.formats.foreign import UNKNOWN_FORMAT
-from muster_agent.formats.names import family_folder, is_temporary, run_of_path, step_of_file, step_of_name
+from muster_agent.formats.names import family_folder, run_of_path, step_of_file, step_of_name
+from muster_agent.formats.nested import take_folder_findings
 from muster_agent.formats.reader import Family, FamilyFormat
 from muster_agent.formats.verdict import AgeLimit, conclude
 
@@ -69,7 +68,7 @@ def read_folder(folder: Folder, *, age_limit: AgeLimit, with_tensors: bool) -> S
         return _could_not_look(folder.path, folder.findings[-1], age_limit)
     reader = registry.format_of_checkpoint(folder)
     draft = _guarded(lambda: reader.read(folder, with_tensors), folder.path)
-    _take_folder_findings(draft, folder)
+    take_folder_findings(draft, folder)
     return _conclude(draft, folder.path, folder, age_limit)
 
 
@@ -121,18 +120,6 @@ def _guarded(read: object, path: str) -> Draft:
         return draft
 
 
-def _take_folder_findings(draft: Draft, folder: Folder) -> None:
-    """Trouble with a file that belongs to the checkpoint counts; with any other it is worth knowing only."""
-    promised = {shard.path for shard in draft.shards}
-    for found in folder.findings:
-        matters = found.path in promised or not draft.shards or found.path.endswith((".metadata", ".json"))
-        draft.findings.append(found if matters else msgspec.structs.replace(found, severity=Severity.NOTE))
-    for name in sorted(folder.files):
-        if is_temporary(name) and name != ".metadata.tmp":
-            detail = f"{name} ({folder.files[name].size_bytes} bytes) was never given its final name"
-            draft.findings.append(finding("temporary_left", path=name, detail=detail))
-
-
 def _could_not_look(place: str, found: Finding, age_limit: AgeLimit) -> ShardMap:
     draft = Draft(UNKNOWN_FORMAT, roles=None, findings=[found])
     return _conclude(draft, place, Folder(place, place), age_limit)
@@ -147,9 +134,15 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
         path=path,
         run=run_of_path(path),
         named_step=named,
-        newest_mtime_ns=folder.newest_mtime_ns,
+        newest_mtime_ns=_newest_mtime_ns(draft, folder),
         age_limit=age_limit,
     )
+
+
+def _newest_mtime_ns(draft: Draft, folder: Folder) -> int | None:
+    """Of the folder's files and of the shards, which may lie deeper; of the folder itself where there are none."""
+    inside = (shard.mtime_ns for shard in draft.shards if shard.mtime_ns is not None and "/" in shard.path)
+    return max((*inside, *(seen.mtime_ns for seen in folder.files.values())), default=folder.mtime_ns)
 
 
 def files_of(shard_map: ShardMap) -> list[tuple[str, int, int]]:

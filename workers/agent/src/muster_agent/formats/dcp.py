@@ -54,14 +54,16 @@ def claims(folder: Folder) -> bool:
 
 def read_dcp(folder: Folder, with_tensors: bool) -> Draft:
     """Judge a DCP folder. With `with_tensors`, each tensor's bytes are located too, which reads every record's end."""
+    return read_with_plan(folder, with_tensors)[0]
+
+
+def read_with_plan(folder: Folder, with_tensors: bool) -> tuple[Draft, Plan | None]:
+    """As read_dcp, with the plan that the metadata gave for formats that build on DCP; None where there is none."""
     draft = Draft(FORMAT, roles=None)
     plan = _plan(draft, folder)
-    if plan is None:
+    if plan is None or not _paths_are_safe(draft, plan):
         _list_data(draft, folder)
-        return draft
-    if not _paths_are_safe(draft, plan):
-        _list_data(draft, folder)
-        return draft
+        return draft, None
     draft.roles = {role_of(name) for name in plan.names}
     _check_coverage(draft, plan)
     _check_files(draft, folder, plan)
@@ -74,7 +76,7 @@ def read_dcp(folder: Folder, with_tensors: bool) -> Draft:
         draft.tensors.extend(ranges_of(folder, plan))
     data = [name for name in folder.files if name.endswith(".distcp")]
     draft.shards.extend(other_files(folder, [*data, *(shard.path for shard in draft.shards)]))
-    return draft
+    return draft, plan
 
 
 # -- the metadata ------------------------------------------------------------------------------------------------------

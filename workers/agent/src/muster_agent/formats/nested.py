@@ -1,0 +1,37 @@
+"""Checkpoints whose parts are folders: what a part's own reader says, taken into the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from muster_agent.formats.base import Severity
+from muster_agent.formats.codes import finding
+from muster_agent.formats.draft import Draft, nest
+from muster_agent.formats.folder import Folder
+from muster_agent.formats.names import is_temporary
+
+
+def read_nested(
+    draft: Draft, folder: Folder, name: str, read: Callable[[Folder, bool], Draft], *, with_tensors: bool
+) -> Draft:
+    """Read the sub-folder `name` of `folder` and take its shards, tensors, roles and findings into `draft`. What it
+    says of commit, step and layout is in the draft returned, for the caller to weigh."""
+    inside = folder.sub(name)
+    inner = read(inside, with_tensors)
+    take_folder_findings(inner, inside)
+    nest(draft, inner, name)
+    return inner
+
+
+def take_folder_findings(draft: Draft, folder: Folder) -> None:
+    """Trouble with a file that belongs to the checkpoint counts; with any other it is worth knowing only."""
+    promised = {shard.path for shard in draft.shards}
+    for found in folder.findings:
+        matters = found.path in promised or not draft.shards or found.path.endswith((".metadata", ".json"))
+        draft.findings.append(found if matters else msgspec.structs.replace(found, severity=Severity.NOTE))
+    for name in sorted(folder.files):
+        if is_temporary(name) and name != ".metadata.tmp":
+            detail = f"{name} ({folder.files[name].size_bytes} bytes) was never given its final name"
+            draft.findings.append(finding("temporary_left", path=name, detail=detail))
