@@ -16,15 +16,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import xxhash
 from muster_agent.jobs.reload import reload
 from muster_agent.jobs.seal import seal
 from muster_agent.probes.filesystem import read_file_system
 from muster_agent.probes.gds import read_cuda_devices, read_gds
 from muster_agent.protocol.results import ReloadReport
+from muster_agent.reload.gpu.device import CudaDevice
+from muster_agent.reload.gpu.hasher import ChunkHasher
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "agent"))
 from checkpoint_factory import write_checkpoint  # noqa: E402
@@ -83,6 +87,39 @@ def descriptor_zero_is_open() -> bool:
     return True
 
 
+HASHED_CHUNKS, CHUNK_BYTES, HASH_ROUNDS = 1024, 4 << 20, 5
+
+
+def hash_checks() -> tuple[dict[str, Any], list[str]]:
+    """Digests of every short length and of whole chunks against xxhash, and the kernel's rate over 4 GiB."""
+    device = CudaDevice(0)
+    hasher = ChunkHasher(device)
+    base = device.allocate(HASHED_CHUNKS * CHUNK_BYTES)
+    try:
+        data = os.urandom(CHUNK_BYTES)
+        device.copy_to_device(base, data)
+        short = [(length % 64, length) for length in range(1025)]
+        ranges = [*short, (0, CHUNK_BYTES), (0, CHUNK_BYTES - 1), (8, CHUNK_BYTES - 64 * 1024)]
+        wrong = [
+            f"the digest of {size} bytes at {begin} differs from xxhash with seed {seed}"
+            for seed in (0, 2**64 - 1)
+            for (begin, size), digest in zip(ranges, hasher.digests(base, ranges, seed), strict=True)
+            if digest != xxhash.xxh3_64_intdigest(data[begin : begin + size], seed)
+        ]
+        chunks = [(index * CHUNK_BYTES, CHUNK_BYTES) for index in range(HASHED_CHUNKS)]
+        seconds = []
+        for _ in range(HASH_ROUNDS):
+            began = time.monotonic()
+            hasher.digests(base, chunks)
+            seconds.append(time.monotonic() - began)
+        rate = HASHED_CHUNKS * CHUNK_BYTES / sorted(seconds)[HASH_ROUNDS // 2]
+        return {"capability": device.compute_capability(), "hash_gigabytes_per_second": rate / 1e9}, wrong[:10]
+    finally:
+        device.free(base)
+        hasher.close()
+        device.release()
+
+
 def checks(folder: Path, shard: Path) -> tuple[dict[str, Any], list[str]]:
     """(results, what is not as it must be)."""
     probe = read_gds(str(shard))
@@ -120,7 +157,11 @@ def main() -> int:
         if seal(str(folder)).manifest is None:
             raise SystemExit("the test checkpoint could not be sealed")
         results, wrong = checks(folder, next(iter(sorted(folder.glob("*.safetensors")))))
-        print(json.dumps({"gpu": True, "facts": facts(folder), **results, "wrong": wrong}, indent=2))
+        hashing, hash_wrong = hash_checks()
+        wrong += hash_wrong
+        print(
+            json.dumps({"gpu": True, "facts": facts(folder), **results, "hashing": hashing, "wrong": wrong}, indent=2)
+        )
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return 1 if wrong else 0

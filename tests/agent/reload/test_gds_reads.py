@@ -9,30 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cuda.bindings import nvrtc
+from muster_agent.jobs import reload as reload_job
+from muster_agent.jobs.reload import reload
+from muster_agent.jobs.seal import seal
+from muster_agent.probes.gds import GdsProbe
 from muster_agent.reload import gds
 from muster_agent.reload.gds import GdsSession, GdsUnavailable
 
-
-class FakeDevice:
-    """Device memory is host memory."""
-
-    def __init__(self, _index: int) -> None:
-        self._blocks: dict[int, Any] = {}
-
-    def make_current(self) -> None: ...
-
-    def release(self) -> None: ...
-
-    def allocate(self, size_bytes: int) -> int:
-        block = (ctypes.c_char * size_bytes)()
-        self._blocks[ctypes.addressof(block)] = block
-        return ctypes.addressof(block)
-
-    def free(self, address: int) -> None:
-        del self._blocks[address]
-
-    def copy_to_host(self, buffer: memoryview, address: int, size_bytes: int) -> None:
-        buffer[:size_bytes] = ctypes.string_at(address, size_bytes)
+from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.reload.gpu_stand_in import StandInDevice
 
 
 class FakeCufile:
@@ -90,10 +76,11 @@ class FakeCufile:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Any:
     def install(cufile: FakeCufile) -> FakeCufile:
-        bindings = SimpleNamespace(cufile=cufile)
-        monkeypatch.setattr(gds, "CudaDevice", FakeDevice)
+        bindings = SimpleNamespace(cufile=cufile, nvrtc=nvrtc)
+        monkeypatch.setattr(StandInDevice, "folder", str(tmp_path_factory.getbasetemp()))
+        monkeypatch.setattr(gds, "CudaDevice", StandInDevice)
         monkeypatch.setitem(__import__("sys").modules, "cuda", SimpleNamespace(bindings=bindings))
         monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", bindings)
         return cufile
@@ -146,3 +133,55 @@ def test_the_probe_program_answers_in_json_where_nothing_works(capsys: pytest.Ca
         pytest.skip("this machine has an NVIDIA driver")
     assert gds.main(["/nonexistent", "0"]) == 1
     assert '"error": "libcuda.so.1 is not installed"' in capsys.readouterr().out
+
+
+def _sealed(folder: Path) -> Path:
+    checkpoint = write_checkpoint(folder / "run", 1, world_size=2, rank_bytes=5 << 20)
+    assert seal(str(checkpoint)).manifest is not None
+    return checkpoint
+
+
+@pytest.fixture
+def usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reload_job, "read_gds", lambda *_: GdsProbe(usable=True, reason="the canary went peer to peer"))
+
+
+def test_a_reload_into_gpu_memory_is_proven_there(tmp_path: Path, fake: Any, usable: None) -> None:
+    fake(FakeCufile())
+    report = reload(str(_sealed(tmp_path)), backend="gds", evict=False)
+    assert (report.effective, report.verified) == ("gds", True)
+    assert report.evidence["verify_path"] == "device"
+
+
+def test_damage_that_only_the_device_saw_names_shard_and_bytes(tmp_path: Path, fake: Any, usable: None) -> None:
+    fake(FakeCufile())
+    checkpoint = _sealed(tmp_path)
+    shard = sorted(checkpoint.glob("*.safetensors"))[1]
+    seen, data = shard.stat(), bytearray(shard.read_bytes())
+    data[(4 << 20) + 77] ^= 1
+    shard.write_bytes(data)
+    os.utime(shard, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    report = reload(str(checkpoint), backend="gds", evict=False)
+    (found,) = [one for one in report.findings if one.code == "digest_mismatch"]
+    assert (report.verified, found.path, found.begin_byte) == (False, shard.name, 4 << 20)
+
+
+def test_where_the_device_cannot_hash_blocks_come_back_and_the_report_says_so(
+    tmp_path: Path, fake: Any, usable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(FakeCufile())
+    monkeypatch.setattr(StandInDevice, "compute_capability", lambda _self: (1, 0))
+    report = reload(str(_sealed(tmp_path)), backend="gds", evict=False)
+    assert (report.verified, report.evidence["verify_path"]) == (True, "device_to_host")
+    assert "NVRTC" in report.evidence["device_hash_unavailable_because"]
+
+
+def test_bytes_that_nothing_was_sealed_about_are_read_and_stay_on_the_device(
+    tmp_path: Path, fake: Any, usable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(FakeCufile())
+    monkeypatch.setattr(StandInDevice, "copy_to_host", None)
+    checkpoint = write_checkpoint(tmp_path / "run", 1, world_size=2, rank_bytes=1 << 20)
+    report = reload(str(checkpoint), backend="gds", evict=False)
+    assert (report.effective, report.verified) == ("gds", None)
+    assert report.bytes == sum(file.stat().st_size for file in checkpoint.iterdir())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import Extent, plan_reads, whole_shards
-from muster_agent.reload.reader import Check, ReadRun
+from muster_agent.reload.reader import Check, InPlace, ReadRun
 from muster_agent.storage.throttle import Throttle
 
 BLOCK = 4096
@@ -38,10 +38,14 @@ class MemoryShard:
 class Collect:
     def __init__(self) -> None:
         self.bytes: dict[tuple[int, int], bytes] = {}
+        self.digests: dict[tuple[int, int], list[int]] = {}
         self.lost_extents: list[Extent] = []
 
     def landed(self, extent: Extent, data: memoryview, check: Check) -> None:
         self.bytes[extent.shard, extent.offset_bytes] = bytes(data)
+
+    def hashed(self, extent: Extent, digests: Sequence[int]) -> None:
+        self.digests[extent.shard, extent.offset_bytes] = list(digests)
 
     def lost(self, extent: Extent) -> None:
         self.lost_extents.append(extent)
@@ -163,3 +167,49 @@ def test_a_wait_for_the_rate_is_ended_by_cancelling() -> None:
 def test_a_rate_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="above 0"):
         Throttle(0)
+
+
+class InPlaceShard(MemoryShard):
+    """A shard whose bytes stay where they are; see `InPlaceSource`."""
+
+    def __init__(self, data: bytes, fault: OSError | None = None) -> None:
+        super().__init__(data)
+        self._fault, self._block = fault, threading.local()
+
+    def read_into(self, buffer: memoryview, offset_bytes: int, length_bytes: int) -> int:
+        raise AssertionError("its bytes are not to come to host memory")
+
+    def read_in_place(self, offset_bytes: int, length_bytes: int) -> int:
+        self._block.data = self._data[offset_bytes : offset_bytes + length_bytes]
+        return len(self._block.data)
+
+    def digests_in_place(self, length_bytes: int, chunk_bytes: int) -> list[int]:
+        if self._fault:
+            raise self._fault
+        data = self._block.data[:length_bytes]
+        return [sum(data[begin : begin + chunk_bytes]) for begin in range(0, len(data), chunk_bytes)]
+
+
+def test_bytes_that_stay_in_place_are_hashed_there() -> None:
+    consumer = Collect()
+    run = run_over([InPlaceShard(bytes([1]) * BLOCK + bytes([2]) * 10)], [BLOCK + 10], consumer)
+    run.in_place = InPlace(chunk_bytes=BLOCK // 2)
+    totals = run.run()
+    assert consumer.digests == {(0, 0): [BLOCK // 2, BLOCK // 2], (0, BLOCK): [20]}
+    assert (consumer.bytes, totals.read_bytes) == ({}, BLOCK + 10)
+
+
+def test_bytes_in_place_that_nothing_is_known_about_are_only_read() -> None:
+    consumer = Collect()
+    run = run_over([InPlaceShard(b"x" * BLOCK)], [BLOCK], consumer)
+    run.in_place = InPlace(chunk_bytes=None)
+    assert run.run().read_bytes == BLOCK
+    assert (consumer.digests, consumer.lost_extents) == ({}, [])
+
+
+def test_a_block_that_could_not_be_hashed_in_place_is_lost_with_its_error() -> None:
+    consumer = Collect()
+    run = run_over([InPlaceShard(b"x" * BLOCK, OSError(errno.EIO, "gone"))], [BLOCK], consumer)
+    run.in_place = InPlace(chunk_bytes=BLOCK)
+    assert run.run().errors[0].errno == errno.EIO
+    assert consumer.lost_extents == [Extent(0, 0, BLOCK)]

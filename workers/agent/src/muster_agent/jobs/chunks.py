@@ -62,6 +62,12 @@ class ChunkDigester:
         for index, digest in enumerate(chunk_digests(data, self._chunk_bytes), first):
             self.digests[extent.shard][index] = digest
 
+    def hashed(self, extent: Extent, digests: Sequence[int]) -> None:
+        """See `reload.reader.Consumer`."""
+        first = extent.offset_bytes // self._chunk_bytes
+        for index, digest in enumerate(digests, first):
+            self.digests[extent.shard][index] = f"{digest:016x}"
+
     def lost(self, extent: Extent) -> None:
         """See `reload.reader.Consumer`."""
 
@@ -70,6 +76,9 @@ class Discard:
     """Takes the bytes and does nothing: a read without anything to compare with."""
 
     def landed(self, extent: Extent, data: memoryview, check: Check) -> None:
+        """See `reload.reader.Consumer`."""
+
+    def hashed(self, extent: Extent, digests: Sequence[int]) -> None:
         """See `reload.reader.Consumer`."""
 
     def lost(self, extent: Extent) -> None:

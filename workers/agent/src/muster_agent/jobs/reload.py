@@ -47,7 +47,7 @@ from muster_agent.reload import backends
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.gds import GdsSession, GdsUnavailable
 from muster_agent.reload.plan import plan_reads
-from muster_agent.reload.reader import READERS, ReadRun, ReadTotals
+from muster_agent.reload.reader import READERS, InPlace, ReadRun, ReadTotals
 from muster_agent.storage.base import ShardSource
 from muster_agent.storage.throttle import Throttle
 
@@ -159,6 +159,7 @@ class PreparedReload:
             control=control,
             throttle=Throttle(self.params.max_bytes_per_second),
             readers=readers,
+            in_place=self._in_place(session),
         ).run()
         effective, reason, evidence = self._what_happened(choice, session, totals)
         evidence |= {"readers": readers, "huge_pages": ring.huge_pages}
@@ -170,11 +171,21 @@ class PreparedReload:
         if not choice.gds:
             return None, choice
         try:
-            session = GdsSession(_device_index(self.params.device), block_bytes_for(self._chunk_bytes))
+            session = GdsSession(
+                _device_index(self.params.device),
+                block_bytes_for(self._chunk_bytes),
+                hash_chunks=self.manifest is not None,
+            )
         except GdsUnavailable as error:
             return None, backends.Choice(gds=False, direct=True, reason=f"cuFile did not open: {error}")
         cleanup.callback(session.close)
         return session, choice
+
+    def _in_place(self, session: GdsSession | None) -> InPlace | None:
+        """Bytes stay on the device where nothing is to be proven about them, or where it proves them itself."""
+        if session is None or (self.manifest is not None and session.hasher is None):
+            return None
+        return InPlace(self._chunk_bytes if self.manifest is not None else None)
 
     def _what_happened(
         self, choice: backends.Choice, session: GdsSession | None, totals: ReadTotals
@@ -186,12 +197,19 @@ class PreparedReload:
         if session is not None:
             counts = session.counts()
             effective, reason = backends.effective_gds(counts)
-            return effective.value, reason, {**evidence, "counts": counts, "verify_path": "device_to_host"}
+            return effective.value, reason, {**evidence, "counts": counts, **self._verify_path(session)}
         effective, note = backends.effective_host(totals.direct_bytes, totals.buffered_bytes, choice.direct)
         evidence |= backends.host_evidence(totals.direct_bytes, totals.buffered_bytes)
         if self._gds is not None and not self._gds.usable:
             evidence["gds"] = {"reason": self._gds.reason, **self._gds.evidence}
         return effective.value, backends.describe(choice, note), evidence
+
+    def _verify_path(self, session: GdsSession) -> dict[str, Any]:
+        if self.manifest is None:
+            return {}
+        if session.hasher is not None:
+            return {"verify_path": "device"}
+        return {"verify_path": "device_to_host", "device_hash_unavailable_because": session.no_hasher}
 
     def _judge(self, read: _Read) -> tuple[bool | None, tuple[Finding, ...]]:
         if self.manifest is None or read.digester is None:

@@ -53,6 +53,9 @@ class SealConsumer:
             self.sealers[extent.shard].update(data)
             self._pass_on(extent)
 
+    def hashed(self, extent: Extent, digests: Sequence[int]) -> None:
+        """Never called: what is sealed is read into host memory, and hashed there in order too."""
+
     def lost(self, extent: Extent) -> None:
         """The shard will be refused; until then its other readers must not wait for this block."""
         with self._turns[extent.shard]:

@@ -3,19 +3,22 @@
 Importable anywhere; CUDA and cuFile are loaded only inside `GdsSession`. As a program it is the child process that
 `muster_agent.probes.gds` starts: a canary read of the named file, one JSON line on stdout.
 
-Bytes that never pass the CPU cannot be hashed by it: each block is copied back to the ring and hashed there. The report
-declares that as `evidence.verify_path = device_to_host`.
+Bytes that never pass the CPU cannot be hashed by it: our own kernel hashes their chunks in GPU memory. Where it cannot
+run, each block is copied back to be hashed in the ring, and the report says `evidence.verify_path = device_to_host`.
 """
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import json
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
+from muster_agent.reload.gpu.device import CudaDevice, DeviceUnavailable
+from muster_agent.reload.gpu.hasher import ChunkHasher, HasherUnavailable
 from muster_agent.reload.plan import BLOCK_BYTES
 from muster_agent.storage.posix import ALIGN_BYTES
 
@@ -27,53 +30,20 @@ class GdsUnavailable(Exception):
     """cuFile or CUDA refused; the message says which call and what it answered."""
 
 
-class CudaDevice:
-    """The little of the CUDA driver API that reading needs, on one device's primary context."""
-
-    def __init__(self, index: int) -> None:
-        try:
-            self._driver = ctypes.CDLL("libcuda.so.1")
-        except OSError as error:
-            raise GdsUnavailable("libcuda.so.1 is not installed") from error
-        self._device, self._context = ctypes.c_int(), ctypes.c_void_p()
-        self._call("cuInit", 0)
-        self._call("cuDeviceGet", ctypes.byref(self._device), index)
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._device)
-        self.make_current()
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._driver, name)(*arguments)
-        if status != 0:
-            raise GdsUnavailable(f"{name} gave CUDA error {status}")
-
-    def make_current(self) -> None:
-        """Needed once in every thread that uses the device."""
-        self._call("cuCtxSetCurrent", self._context)
-
-    def allocate(self, size_bytes: int) -> int:
-        """Device address of fresh memory."""
-        address = ctypes.c_uint64()
-        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size_bytes))
-        return address.value
-
-    def free(self, address: int) -> None:
-        self._call("cuMemFree_v2", ctypes.c_uint64(address))
-
-    def copy_to_host(self, buffer: memoryview, address: int, size_bytes: int) -> None:
-        """The first `size_bytes` at a device address into `buffer`."""
-        target = (ctypes.c_char * size_bytes).from_buffer(buffer)
-        self._call("cuMemcpyDtoH_v2", target, ctypes.c_uint64(address), ctypes.c_size_t(size_bytes))
-
-    def release(self) -> None:
-        self._call("cuDevicePrimaryCtxRelease_v2", self._device)
-
-
 class GdsSession:
-    """cuFile opened once for one reload, counting the path of every read. Raises GdsUnavailable."""
+    """cuFile opened once for one reload, counting the path of every read. Raises GdsUnavailable.
 
-    def __init__(self, device_index: int = 0, block_bytes: int = BLOCK_BYTES) -> None:
-        self.device = CudaDevice(device_index)
+    With `hash_chunks` the device hashes what it reads; where it cannot, `hasher` is None and `no_hasher` says why.
+    """
+
+    def __init__(self, device_index: int = 0, block_bytes: int = BLOCK_BYTES, *, hash_chunks: bool = False) -> None:
+        try:
+            self.device = CudaDevice(device_index)
+        except DeviceUnavailable as error:
+            raise GdsUnavailable(str(error)) from error
         self._block_bytes = block_bytes
+        self.hasher: ChunkHasher | None = None
+        self.no_hasher = ""
         self._local = threading.local()
         self._blocks: list[int] = []
         self._lock = threading.Lock()
@@ -84,6 +54,14 @@ class GdsSession:
         self.cufile: Any = cufile
         self._attempt("cuFileDriverOpen", cufile.driver_open)
         self._counting = self._start_counting()
+        if hash_chunks:
+            self._prepare_hasher()
+
+    def _prepare_hasher(self) -> None:
+        try:
+            self.hasher = ChunkHasher(self.device)
+        except HasherUnavailable as error:
+            self.no_hasher = str(error)
 
     def _attempt(self, what: str, call: Any, *arguments: Any) -> Any:
         try:
@@ -134,12 +112,25 @@ class GdsSession:
             self.cufile.buf_deregister(address)
             self.device.free(address)
         self._blocks.clear()
+        if self.hasher is not None:
+            self.hasher.close()
         self.cufile.driver_close()
         self.device.release()
 
 
+@contextlib.contextmanager
+def _as_os_error() -> Iterator[None]:
+    """The engine's one kind of trouble with a shard, whatever the binding raised."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(f"cuFile read failed: {error}") from error
+
+
 class GdsSource:
-    """One shard read through cuFile; see `ShardSource`. The block also comes back to host memory, for its digest."""
+    """One shard read through cuFile; see `ShardSource` and `InPlaceSource`."""
 
     def __init__(self, session: GdsSession, path: str) -> None:
         self._session = session
@@ -159,24 +150,38 @@ class GdsSource:
             raise OSError(f"cuFile does not take this file: {error}") from error
 
     def read_into(self, buffer: memoryview, offset_bytes: int, length_bytes: int) -> int:
-        """See `ShardSource.read_into`."""
-        wanted = max(0, min(length_bytes, self.size_bytes - offset_bytes))
-        if wanted == 0:
-            return 0
-        aligned = -(-wanted // ALIGN_BYTES) * ALIGN_BYTES
-        try:
-            address = self._session.device_block()
-            count = self._session.cufile.read(self._handle, address, aligned, offset_bytes, 0)
-            if count < 0:
-                raise OSError(-count, f"cuFile read gave {count}")
-            count = min(int(count), wanted)
+        """See `ShardSource.read_into`: the block comes back to host memory."""
+        with _as_os_error():
+            address, count = self._read(offset_bytes, length_bytes)
             if count:
                 self._session.device.copy_to_host(buffer, address, count)
-        except OSError:
-            raise
-        except Exception as error:
-            raise OSError(f"cuFile read failed: {error}") from error
         return count
+
+    def read_in_place(self, offset_bytes: int, length_bytes: int) -> int:
+        """See `InPlaceSource.read_in_place`."""
+        with _as_os_error():
+            return self._read(offset_bytes, length_bytes)[1]
+
+    def digests_in_place(self, length_bytes: int, chunk_bytes: int) -> list[int]:
+        """See `InPlaceSource.digests_in_place`."""
+        hasher = self._session.hasher
+        if hasher is None:
+            raise OSError(f"the device does not hash: {self._session.no_hasher}")
+        ranges = [(begin, min(chunk_bytes, length_bytes - begin)) for begin in range(0, length_bytes, chunk_bytes)]
+        with _as_os_error():
+            return hasher.digests(self._session.device_block(), ranges)
+
+    def _read(self, offset_bytes: int, length_bytes: int) -> tuple[int, int]:
+        """(device address, bytes there) of the block at an offset."""
+        wanted = max(0, min(length_bytes, self.size_bytes - offset_bytes))
+        if wanted == 0:
+            return 0, 0
+        aligned = -(-wanted // ALIGN_BYTES) * ALIGN_BYTES
+        address = self._session.device_block()
+        count = self._session.cufile.read(self._handle, address, aligned, offset_bytes, 0)
+        if count < 0:
+            raise OSError(-count, f"cuFile read gave {count}")
+        return address, min(int(count), wanted)
 
     def close(self) -> None:
         """See `ShardSource.close`."""

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import Extent
-from muster_agent.storage.base import ShardSource
+from muster_agent.storage.base import InPlaceSource, ShardSource
 from muster_agent.storage.throttle import Throttle
 
 READERS = 8
@@ -47,9 +47,20 @@ class Consumer(Protocol):
         here calls `check`, which raises once the work is to stop."""
         ...
 
+    def hashed(self, extent: Extent, digests: Sequence[int]) -> None:
+        """The extent landed elsewhere, and these are the XXH3-64 of its chunks there."""
+        ...
+
     def lost(self, extent: Extent) -> None:
         """The extent could not be read."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """Leave the bytes where the source puts them. `chunk_bytes` None where nothing is to be hashed."""
+
+    chunk_bytes: int | None
 
 
 @dataclass(slots=True)
@@ -129,6 +140,8 @@ class ReadRun:
     throttle: Throttle
     readers: int = READERS
     phase: str = "read"
+    in_place: InPlace | None = None
+    """For sources that are `InPlaceSource`; None brings every byte to host memory."""
     totals: ReadTotals = field(default_factory=ReadTotals)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _failure: BaseException | None = None
@@ -182,25 +195,50 @@ class ReadRun:
     def _one(self, extent: Extent, shards: _OpenShards, buffer: memoryview) -> None:
         try:
             source = shards.take(extent.shard)
-            count = None if source is None else self._read(source, extent, buffer)
-            if count is None:
+            if source is None or not self._take(source, extent, buffer):
                 self.consumer.lost(extent)
-                return
-            began = time.monotonic()
-            self.consumer.landed(extent, buffer[:count], self._check)
-            with self._lock:
-                self.totals.consuming_seconds += time.monotonic() - began
         finally:
             shards.put_back(extent.shard)
 
-    def _read(self, source: ShardSource, extent: Extent, buffer: memoryview) -> int | None:
+    def _take(self, source: ShardSource, extent: Extent, buffer: memoryview) -> bool:
+        """Read one extent and hand it on; False where it could not be read."""
+        if self.in_place is not None and isinstance(source, InPlaceSource):
+            return self._take_in_place(source, extent, self.in_place)
+        count = self._read(extent, lambda: source.read_into(buffer, extent.offset_bytes, extent.length_bytes))
+        if count is not None:
+            self._consume(lambda: self.consumer.landed(extent, buffer[:count], self._check))
+        return count is not None
+
+    def _take_in_place(self, source: InPlaceSource, extent: Extent, in_place: InPlace) -> bool:
+        count = self._read(extent, lambda: source.read_in_place(extent.offset_bytes, extent.length_bytes))
+        chunk_bytes = in_place.chunk_bytes
+        if not count or chunk_bytes is None:
+            return count is not None
+        try:
+            self._consume(lambda: self.consumer.hashed(extent, source.digests_in_place(count, chunk_bytes)))
+        except OSError as error:
+            self._note(extent, error)
+            return False
+        return True
+
+    def _consume(self, consume: Callable[[], None]) -> None:
+        began = time.monotonic()
+        consume()
+        with self._lock:
+            self.totals.consuming_seconds += time.monotonic() - began
+
+    def _note(self, extent: Extent, error: OSError) -> None:
+        with self._lock:
+            self.totals.errors.setdefault(extent.shard, error)
+
+    def _read(self, extent: Extent, read: Callable[[], int]) -> int | None:
+        """The bytes that a read gave, counted and timed; None where it failed."""
         self.throttle.wait(extent.length_bytes, self._check)
         began = time.monotonic()
         try:
-            count = source.read_into(buffer, extent.offset_bytes, extent.length_bytes)
+            count = read()
         except OSError as error:
-            with self._lock:
-                self.totals.errors.setdefault(extent.shard, error)
+            self._note(extent, error)
             return None
         ended = time.monotonic()
         with self._lock:

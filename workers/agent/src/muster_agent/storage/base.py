@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class ShardSource(Protocol):
@@ -21,4 +21,18 @@ class ShardSource(Protocol):
 
     def close(self) -> None:
         """Release the shard; calling it twice is harmless."""
+        ...
+
+
+@runtime_checkable
+class InPlaceSource(Protocol):
+    """A shard whose bytes go elsewhere than to host memory, and can be hashed there."""
+
+    def read_in_place(self, offset_bytes: int, length_bytes: int) -> int:
+        """Bytes delivered into this thread's block, where they stay until its next read. Offsets, short counts and
+        errors as in `ShardSource.read_into`."""
+        ...
+
+    def digests_in_place(self, length_bytes: int, chunk_bytes: int) -> list[int]:
+        """The XXH3-64 of each `chunk_bytes` of the first `length_bytes` of this thread's block. Raises OSError."""
         ...
