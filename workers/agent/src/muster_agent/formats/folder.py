@@ -16,10 +16,12 @@ from muster_agent.formats.tree import Opened, Tree
 
 
 class PosixFile:
-    """See `tree.Opened`. A FIFO or a device does not hang the opening, and is refused."""
+    """See `tree.Opened`. A FIFO or a device does not hang the opening, and is refused. An open descriptor may be given
+    instead of a path; it is then this object's to close."""
 
-    def __init__(self, path: str) -> None:
-        self._descriptor: int | None = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    def __init__(self, path: str | int) -> None:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        self._descriptor: int | None = path if isinstance(path, int) else os.open(path, flags)
         seen = os.fstat(self._descriptor)
         if not stat.S_ISREG(seen.st_mode):
             self.close()
