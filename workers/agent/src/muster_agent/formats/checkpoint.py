@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable
 
 from muster_agent.formats import registry
 from muster_agent.formats.base import Finding, Role, Severity, ShardMap
+from muster_agent.formats.child import Children, Reading, request_of
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import FileSeen, Folder, look, trouble
 from muster_agent.formats.foreign import UNKNOWN_FORMAT
+from muster_agent.formats.limits import NeedsChild
 from muster_agent.formats.names import family_folder, run_of_path, step_of_file, step_of_name
 from muster_agent.formats.nested import take_folder_findings
 from muster_agent.formats.reader import Family, FamilyFormat
@@ -62,35 +65,101 @@ def read_place(place: str, *, root: str, age_limit: AgeLimit, with_tensors: bool
     return read_single_file(folder, os.path.basename(place), age_limit=age_limit, with_tensors=with_tensors)
 
 
+class Later:
+    """A checkpoint that a child process is reading; `result()` waits for it."""
+
+    def __init__(self, reading: Reading, path: str, finish: Callable[[Draft], ShardMap]) -> None:
+        self._reading, self._path, self._finish = reading, path, finish
+
+    def result(self) -> ShardMap:
+        return self._finish(_guarded(self._reading.result, self._path))
+
+
+def now(begun: ShardMap | Later) -> ShardMap:
+    """The checkpoint, waited for where a child process reads it."""
+    return begun.result() if isinstance(begun, Later) else begun
+
+
 def read_folder(folder: Folder, *, age_limit: AgeLimit, with_tensors: bool) -> ShardMap:
     """The checkpoint that the folder is, whatever its name."""
+    with Children() as children:
+        return now(begin_folder(folder, children, age_limit=age_limit, with_tensors=with_tensors))
+
+
+def begin_folder(folder: Folder, children: Children, *, age_limit: AgeLimit, with_tensors: bool) -> ShardMap | Later:
+    """As read_folder, but where the metadata is large a child begins to read it, and the caller may go on."""
     if not folder.listed:
         return _could_not_look(folder.path, folder.findings[-1], age_limit)
     reader = registry.format_of_checkpoint(folder)
-    draft = _guarded(lambda: reader.read(folder, with_tensors), folder.path)
-    take_folder_findings(draft, folder)
-    return _conclude(draft, folder.path, folder, age_limit)
+
+    def finish(draft: Draft) -> ShardMap:
+        take_folder_findings(draft, folder)
+        return _conclude(draft, folder.path, folder, age_limit)
+
+    try:
+        return finish(_guarded(lambda: reader.read(folder, with_tensors), folder.path))
+    except NeedsChild:
+        request = request_of(folder, reader.name, with_tensors=with_tensors)
+        return Later(children.start(request, folder), folder.path, finish)
 
 
 def read_single_file(folder: Folder, name: str, *, age_limit: AgeLimit, with_tensors: bool) -> ShardMap:
     """The checkpoint that the file `name` of `folder` is by itself."""
+    with Children() as children:
+        return now(begin_single_file(folder, name, children, age_limit=age_limit, with_tensors=with_tensors))
+
+
+def begin_single_file(
+    folder: Folder, name: str, children: Children, *, age_limit: AgeLimit, with_tensors: bool
+) -> ShardMap | Later:
+    """As read_single_file; see begin_folder."""
     path = os.path.join(folder.path, name)
-    draft = _guarded(lambda: registry.read_file(folder, name, with_tensors), path)
-    only = Folder(path, folder.root, files={name: folder.files[name]})
-    return _conclude(draft, path, only, age_limit)
+
+    def finish(draft: Draft) -> ShardMap:
+        only = Folder(path, folder.root, files={name: folder.files[name]})
+        return _conclude(draft, path, only, age_limit)
+
+    try:
+        return finish(_guarded(lambda: registry.read_file(folder, name, with_tensors), path))
+    except NeedsChild:
+        request = request_of(folder, UNKNOWN_FORMAT, name=name, with_tensors=with_tensors)
+        return Later(children.start(request, folder), path, finish)
 
 
 def read_family(
     folder: Folder, family_format: FamilyFormat, family: Family, *, age_limit: AgeLimit, with_tensors: bool
 ) -> ShardMap:
     """The checkpoint whose files share `folder` with others."""
+    with Children() as children:
+        begun = begin_family(folder, family_format, family, children, age_limit=age_limit, with_tensors=with_tensors)
+        return now(begun)
+
+
+def begin_family(
+    folder: Folder,
+    family_format: FamilyFormat,
+    family: Family,
+    children: Children,
+    *,
+    age_limit: AgeLimit,
+    with_tensors: bool,
+) -> ShardMap | Later:
+    """As read_family; see begin_folder."""
     path = os.path.join(folder.path, family.pattern)
-    draft = _guarded(lambda: family_format.read(folder, family, with_tensors), path)
-    draft.step = family.step if draft.step is None else draft.step
-    own = Folder(path, folder.root, files={name: seen for name, seen in folder.files.items() if name in family.files})
-    times = [shard.mtime_ns for shard in draft.shards if shard.mtime_ns is not None]
-    own.mtime_ns = max(times, default=None)
-    return _conclude(draft, path, own, age_limit)
+
+    def finish(draft: Draft) -> ShardMap:
+        draft.step = family.step if draft.step is None else draft.step
+        files = {name: seen for name, seen in folder.files.items() if name in family.files}
+        own = Folder(path, folder.root, files=files)
+        times = [shard.mtime_ns for shard in draft.shards if shard.mtime_ns is not None]
+        own.mtime_ns = max(times, default=None)
+        return _conclude(draft, path, own, age_limit)
+
+    try:
+        return finish(_guarded(lambda: family_format.read(folder, family, with_tensors), path))
+    except NeedsChild:
+        request = request_of(folder, family_format.name, family=family, with_tensors=with_tensors)
+        return Later(children.start(request, folder), path, finish)
 
 
 def _read_family_at(place: str, folder: Folder, age_limit: AgeLimit) -> ShardMap:
@@ -110,6 +179,8 @@ def _guarded(read: object, path: str) -> Draft:
         draft = read()
         assert isinstance(draft, Draft)
         return draft
+    except NeedsChild:
+        raise
     except Exception as error:
         detail = f"Muster's reader failed on it ({type(error).__name__}); please report this with the file"
         draft = Draft(UNKNOWN_FORMAT, roles=None, undecided="it could not be understood")

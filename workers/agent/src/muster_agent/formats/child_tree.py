@@ -26,7 +26,7 @@ from muster_agent.formats.child_wire import (
     Took,
     Trouble,
 )
-from muster_agent.formats.folder import Folder, PosixFile
+from muster_agent.formats.folder import FileSeen, Folder, PosixFile, reach
 
 BLOCK_BYTES = 8 * 1024 * 1024
 MAX_OPEN_FILES = 64
@@ -67,6 +67,10 @@ class AskingTree:
         if answer.blocked:
             folder.blocked.add(name)
         folder.findings.extend(answer.findings)
+
+    def stamp(self, _path: str) -> FileSeen | None:
+        """The parent keeps what the reading depends on."""
+        return None
 
 
 class _AskedFile:
@@ -109,7 +113,6 @@ class AnsweringTree:
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self.folders: dict[str, Folder] = {folder.path: folder}
         self.files: dict[int, tree.Opened] = {}
         self.opened = 0
 
@@ -123,7 +126,7 @@ class AnsweringTree:
     def _answer(self, said: Said) -> tuple[Answer, int | None]:
         match said:
             case Open(path):
-                return self._open(self._inside(path))
+                return self._open(path)
             case Pread(number, length, offset):
                 return Bytes(self.files[number].pread(min(length, BLOCK_BYTES), offset)), None
             case Hole(number):
@@ -132,23 +135,30 @@ class AnsweringTree:
                 self.files.pop(number).close()
                 return Holes(None), None
             case Look(path):
-                folder = self.folder.tree.look(self._inside(path), self.folder.root)
-                self.folders[path] = folder
-                return Looked(SentFolder.of(folder)), None
+                return Looked(SentFolder.of(self._folder(path))), None
             case Take(path, name):
-                return self._take(self.folders[path], name), None
+                return self._take(self._folder(path), name), None
             case _:
                 raise ValueError("not a question")
 
     def _inside(self, path: str) -> str:
-        if not path.startswith(self.folder.path.rstrip("/") + "/") or ".." in path.split("/") or "\0" in path:
+        """The path relative to the checkpoint."""
+        prefix = self.folder.path.rstrip("/") + "/"
+        if not path.startswith(prefix) or ".." in path.split("/") or "\0" in path:
             raise ValueError("it asks for something outside of the checkpoint")
-        return path
+        return path[len(prefix) :]
+
+    def _folder(self, path: str) -> Folder:
+        """Looked at once, and kept with the folder that it lies in, as when the reader runs here."""
+        folder = self.folder
+        for name in self._inside(path).split("/") if path != folder.path else ():
+            folder = folder.sub(name)
+        return folder
 
     def _open(self, path: str) -> tuple[Answer, int | None]:
         if len(self.files) >= MAX_OPEN_FILES:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        opened = self.folder.tree.open(path)
+        opened = self.folder.open(self._inside(path))
         self.opened += 1
         self.files[self.opened] = opened
         if not isinstance(opened, PosixFile):
@@ -163,7 +173,7 @@ class AnsweringTree:
     def _take(self, folder: Folder, name: str) -> Took:
         self._inside(os.path.join(folder.path, name))
         known = len(folder.findings)
-        folder.tree.take(folder, name)
+        reach(folder, name)
         return Took(folder.files.get(name), name in folder.blocked, folder.findings[known:])
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ from muster_agent.formats.dcp_metadata import (
 from muster_agent.formats.dcp_records import ranges_of, record_findings, step_inside
 from muster_agent.formats.draft import Draft, first_role, role_of
 from muster_agent.formats.folder import Folder, reach, trouble
+from muster_agent.formats.limits import check_pickle
 from muster_agent.formats.names import unsafe_reason
 from muster_agent.formats.pickle_reader import PickleRefused
 from muster_agent.formats.safetensors import add_absent, metadata_entry, other_files
@@ -129,6 +130,7 @@ def _parse(draft: Draft, folder: Folder, name: str) -> Plan | None:
     if seen.size_bytes > MAX_METADATA_BYTES:
         draft.undecided = f"{name} is larger than this version reads ({MAX_METADATA_BYTES} bytes)"
         return None
+    check_pickle(seen.size_bytes)
     path = os.path.join(folder.path, name)
     try:
         return parse_plan(folder.read(name, MAX_METADATA_BYTES))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Sequence
 from types import NoneType
 from typing import Any
 
+from muster_agent.formats.limits import check_pickle
+
 MAX_OPCODES = 400_000_000
 MAX_STACK = 1_000_000
 BURST = 1024
@@ -83,8 +85,9 @@ class Machine:
         self.holes = 0
 
     def run(self, table: Sequence[Callable[[Any], None]]) -> Any:
-        """The one value that the pickle makes; `position` is then behind its last byte. Raises PickleRefused."""
-        data = self.data
+        """The one value that the pickle makes; `position` is then behind its last byte. Raises PickleRefused,
+        and limits.NeedsChild where it is longer than this process should parse."""
+        data, begin = self.data, self.position
         try:
             for _ in range(MAX_OPCODES // BURST):
                 for _ in range(BURST):
@@ -93,6 +96,7 @@ class Machine:
                     table[opcode](self)
                 if len(self.stack) > MAX_STACK:
                     break
+                check_pickle(self.position - begin)
             raise PickleRefused("it has more entries than Muster reads", too_large=True)
         except Stop:
             if len(self.stack) != 1 or self.enclosing:

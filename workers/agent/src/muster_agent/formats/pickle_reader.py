@@ -23,7 +23,8 @@ __all__ = ["PickleRefused", "Record", "Symbol", "read_pickle"]
 def read_pickle(data: bytes, allowed: frozenset[str], callable_names: frozenset[str]) -> Any:
     """The pickled value made of inert parts: None, bool, int, float, str, bytes, list, tuple, dict, Symbol and Record.
 
-    `allowed` are the full names that may appear, `callable_names` those that may be called. Raises PickleRefused.
+    `allowed` are the full names that may appear, `callable_names` those that may be called. Raises PickleRefused,
+    and limits.NeedsChild for more bytes than this process should parse.
     """
     with without_collector(len(data)):
         return Machine(data, allowed, callable_names).run(TABLE)

@@ -56,13 +56,14 @@ class TorchPickle:
 
 
 def read_torch_pickle(data: bytes) -> TorchPickle:
-    """The one pickle that `data` begins with. Raises PickleRefused for bytes that are no pickle or break a bound."""
+    """The one pickle that `data` begins with. Raises PickleRefused for bytes that are no pickle or break a bound, and
+    limits.NeedsChild for a pickle that is longer than this process should parse."""
     return read_one(data)[0]
 
 
 def read_one(data: bytes, offset: int = 0) -> tuple[TorchPickle, int]:
     """The pickle that begins at `offset`, and the offset behind its end: legacy files hold several, one after the
-    other. Raises PickleRefused."""
+    other. Raises PickleRefused, and limits.NeedsChild where it is longer than this process should parse."""
     return _read(data, offset, depth=0)
 
 
