@@ -79,6 +79,11 @@ CODES: dict[str, Code] = {
         "The metadata asks for code that no checkpoint needs; it was not run.",
         "Do not load this checkpoint with any tool that unpickles; find out who wrote it and restore it.",
     ),
+    "custom_globals": Code(
+        _NOTE,
+        "A file holds objects of classes that are not PyTorch's, so loading it needs, and trusts, somebody's code.",
+        "Nothing need be done where you know the training script; else load it only with `weights_only=True`.",
+    ),
     "path_unsafe": Code(
         _DAMAGE,
         "A name leads out of the checkpoint's folder, or cannot be a file name; it was not opened.",
