@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "reload",
         "Read a checkpoint as a restart would, verify it, and time each phase.",
     ),
+    "ceiling": ("muster_agent.cli.ceiling", "ceiling", "Measure how fast this node can read a place at all."),
     "resume-point": ("muster_agent.cli.resume_point", "resume_point", "Say which checkpoint a restart should load."),
     "agent": ("muster_agent.cli.agent", "agent", "Join this node to a control plane and run its agent."),
 }

@@ -1,0 +1,206 @@
+"""How fast this node can read a place at all: the figure that a reload's rate is held against."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from muster_agent.jobs.chunks import Discard
+from muster_agent.jobs.control import JobControl
+from muster_agent.probes import fio
+from muster_agent.probes.page_cache import cached_ratio, evict
+from muster_agent.reload.buffers import BufferRing
+from muster_agent.reload.plan import plan_reads, whole_shards
+from muster_agent.reload.reader import ReadRun
+from muster_agent.storage.posix import PosixShard
+from muster_agent.storage.throttle import Throttle
+
+MIB = 1 << 20
+SECONDS_PER_TRY = 3.0
+MOST_FILES = 256
+SMALLEST_FILE_BYTES = MIB
+SOUND_BYTES = 256 * MIB
+"""Less than this says little: it is over before the storage is busy."""
+MOST_CACHED_RATIO = 0.01
+
+
+class Setting(NamedTuple):
+    """How one try reads."""
+
+    reader: str
+    block_bytes: int
+    depth: int
+
+
+SETTINGS = tuple(Setting("muster", block * MIB, depth) for block, depth in ((1, 16), (4, 1), (4, 8), (4, 16), (8, 8)))
+FIO_SETTINGS = tuple(
+    Setting(f"fio {engine}", 4 * MIB, depth) for engine, depth in zip(fio.ENGINES, (1, 16), strict=True)
+)
+
+
+class Try(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to read. `cached_ratio_before` (0..1) None where it is not known; `reason` says why there is no rate."""
+
+    reader: str
+    block_bytes: int
+    depth: int
+    read_bytes: int = 0
+    seconds: float = 0.0
+    bytes_per_second: float | None = None
+    cached_ratio_before: float | None = None
+    path_taken: str = ""
+    reason: str = ""
+
+
+class CeilingReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`bytes_per_second` is the best try's, None where no try can be relied on; `notes` say what limits the figure."""
+
+    path: str
+    measured_at: str
+    bytes_per_second: float | None
+    method: str
+    tries: tuple[Try, ...]
+    notes: tuple[str, ...] = ()
+
+
+class NothingToRead(Exception):
+    """There is no file under the path that is large enough to time; the message says what there is."""
+
+
+class _TimeUp(Exception):
+    """The try has had its time."""
+
+
+class _Limited(JobControl):
+    """Ends a try when its time is over, and the work when the outer control says so."""
+
+    def __init__(self, outer: JobControl, seconds: float) -> None:
+        super().__init__()
+        self._outer, self._ends_at = outer, time.monotonic() + seconds
+
+    def check(self) -> None:
+        self._outer.check()
+        if time.monotonic() > self._ends_at:
+            raise _TimeUp
+
+
+def measure_ceiling(
+    path: str, *, seconds_per_try: float = SECONDS_PER_TRY, with_fio: bool = True, control: JobControl | None = None
+) -> CeilingReport:
+    """Read the largest files under `path` in several ways, each from cold and for at most `seconds_per_try`, and report
+    the best. Nothing is written. Raises NothingToRead, Cancelled, and OSError where `path` cannot be looked at."""
+    control = control or JobControl()
+    files = largest_files(path)
+    settings = (*SETTINGS, *(FIO_SETTINGS if with_fio and fio.is_installed() else ()))
+    tries = []
+    for number, setting in enumerate(settings):
+        control.check()
+        tries.append(_one(setting, files, seconds_per_try, control))
+        control.progress("ceiling", number + 1, len(settings))
+    return _report(path, tries, sum(size for _, size in files), with_fio=with_fio)
+
+
+def largest_files(path: str) -> list[tuple[str, int]]:
+    """(path, size in bytes) of the largest regular files under `path`, largest first; links are not followed."""
+    place = os.path.abspath(path)
+    if stat.S_ISREG(os.stat(place).st_mode):
+        found = [(place, os.stat(place).st_size)]
+    else:
+        found = heapq.nlargest(MOST_FILES, _files_under(place), key=lambda item: item[1])
+    large = [item for item in found if item[1] >= SMALLEST_FILE_BYTES]
+    if not large:
+        raise NothingToRead(f"no file under {place} has {SMALLEST_FILE_BYTES // MIB} MiB; name a checkpoint's folder")
+    return large
+
+
+def _files_under(place: str) -> Iterator[tuple[str, int]]:
+    for folder, _, names in os.walk(place):
+        for name in names:
+            full = os.path.join(folder, name)
+            try:
+                seen = os.lstat(full)
+            except OSError:
+                continue
+            if stat.S_ISREG(seen.st_mode):
+                yield full, seen.st_size
+
+
+def _one(setting: Setting, files: Sequence[tuple[str, int]], seconds: float, control: JobControl) -> Try:
+    paths = [path for path, _ in files]
+    evict(paths)
+    cached = cached_ratio(paths)
+    made = Try(reader=setting.reader, block_bytes=setting.block_bytes, depth=setting.depth, cached_ratio_before=cached)
+    if setting.reader == "muster":
+        return _with_own_reader(made, files, seconds, control)
+    engine = setting.reader.partition(" ")[2]
+    rate = fio.read_fio(paths, engine=engine, block_bytes=setting.block_bytes, depth=setting.depth, seconds=seconds)
+    if isinstance(rate, str):
+        return msgspec.structs.replace(made, reason=rate)
+    return _timed(made, rate.read_bytes, rate.seconds, "direct")
+
+
+def _with_own_reader(made: Try, files: Sequence[tuple[str, int]], seconds: float, control: JobControl) -> Try:
+    ring = BufferRing(made.depth, made.block_bytes)
+    try:
+        run = ReadRun(
+            plan=plan_reads(whole_shards([size for _, size in files]), made.block_bytes),
+            open_shard=lambda number: PosixShard(files[number][0], direct=True),
+            consumer=Discard(),
+            ring=ring,
+            control=_Limited(control, seconds),
+            throttle=Throttle(None),
+            readers=made.depth,
+        )
+        began = time.monotonic()
+        with contextlib.suppress(_TimeUp):
+            run.run()
+        elapsed = time.monotonic() - began
+    finally:
+        ring.close()
+    totals = run.totals
+    if totals.errors:
+        error = next(iter(totals.errors.values()))
+        return msgspec.structs.replace(made, reason=f"a file could not be read: {error.strerror or error}")
+    return _timed(made, totals.read_bytes, elapsed, "direct" if totals.direct_bytes else "buffered")
+
+
+def _timed(made: Try, read_bytes: int, seconds: float, path_taken: str) -> Try:
+    return msgspec.structs.replace(
+        made, read_bytes=read_bytes, seconds=seconds, bytes_per_second=read_bytes / seconds, path_taken=path_taken
+    )
+
+
+def _report(path: str, tries: Sequence[Try], total_bytes: int, *, with_fio: bool) -> CeilingReport:
+    timed = [one for one in tries if one.bytes_per_second is not None]
+    cold = [one for one in timed if one.cached_ratio_before is None or one.cached_ratio_before <= MOST_CACHED_RATIO]
+    best = max(cold, key=lambda one: one.bytes_per_second or 0.0, default=None)
+    notes = []
+    if timed and not cold:
+        notes.append("the kernel kept the files in memory, so every rate is the memory's; the storage was not measured")
+    if total_bytes < SOUND_BYTES:
+        notes.append(f"only {total_bytes / MIB:.0f} MiB lie here: too little to keep storage busy, expect a low figure")
+    if best is not None and best.cached_ratio_before is None:
+        notes.append("how much was cached before is not known here, so the storage's own cache may have served it")
+    if with_fio and not fio.is_installed():
+        notes.append("fio is not installed; the built-in reader alone was used")
+    return CeilingReport(
+        path=os.path.abspath(path),
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        bytes_per_second=best.bytes_per_second if best else None,
+        method=method_of(best) if best else "",
+        tries=tuple(tries),
+        notes=tuple(notes),
+    )
+
+
+def method_of(one: Try) -> str:
+    """A try's method in few words: `muster 4 MiB x 16, direct`."""
+    return f"{one.reader} {one.block_bytes // MIB} MiB x {one.depth}, {one.path_taken}"
