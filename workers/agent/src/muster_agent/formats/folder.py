@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
-from muster_agent.formats.names import is_noise, is_text
+from muster_agent.formats.names import is_noise, is_ours, is_text
 from muster_agent.formats.tree import Opened, Tree
 
 
@@ -75,11 +76,22 @@ class PosixFile:
         self.close()
 
 
+CHECK_ENTRIES = 4096
+
+
+def _go_on() -> None:
+    return
+
+
 class PosixTree:
-    """A mounted file system. See `tree.Tree`."""
+    """A mounted file system. See `tree.Tree`. `check` is called every few thousand entries, and may raise to end the
+    listing of a huge folder."""
+
+    def __init__(self, check: Callable[[], None] = _go_on) -> None:
+        self.check = check
 
     def look(self, path: str, root: str) -> Folder:
-        return look(path, root)
+        return look(path, root, self)
 
     def open(self, path: str) -> Opened:
         return PosixFile(path)
@@ -87,19 +99,40 @@ class PosixTree:
     def take(self, folder: Folder, name: str) -> None:
         _take_named(folder, name)
 
+    def stamp(self, path: str) -> FileSeen | None:
+        try:
+            return seen_of(os.stat(path))
+        except OSError:
+            return None
+
 
 POSIX = PosixTree()
 
 
 class FileSeen(NamedTuple):
+    """One file as a listing shows it. Names with equal (`device`, `inode`) share their bytes; `inode` is 0 where the
+    storage has none."""
+
     size_bytes: int
     mtime_ns: int
+    ctime_ns: int = 0
+    inode: int = 0
+    device: int = 0
+    link_count: int = 1
+
+
+def seen_of(status: os.stat_result) -> FileSeen:
+    """What a listing shows of a file with this status."""
+    return FileSeen(
+        status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev, status.st_nlink
+    )
 
 
 @dataclass(slots=True)
 class Folder:
     """One level of a folder. `files` are readable-looking regular files; `blocked` exist but could not be looked at, so
-    they are never called missing; `links` are the names of entries that are symbolic links."""
+    they are never called missing; `links` are the names of entries that are symbolic links; `own` are Muster's own
+    files, which are no part of a checkpoint. `identities` tells a sub-folder that is reached twice."""
 
     path: str
     root: str
@@ -107,21 +140,28 @@ class Folder:
     folders: list[str] = field(default_factory=list)
     links: set[str] = field(default_factory=set)
     blocked: set[str] = field(default_factory=set)
+    own: set[str] = field(default_factory=set)
+    identities: dict[str, tuple[int, int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     listed: bool = True
     gone: bool = False
     mtime_ns: int | None = None
     tree: Tree = POSIX
-    _subs: dict[str, Folder] = field(default_factory=dict)
+    subs: dict[str, Folder] = field(default_factory=dict)
+    """The sub-folders that were looked at, by name."""
+    reached: dict[str, FileSeen | None] = field(default_factory=dict)
+    """Files of sub-folders that were asked for by name, as they lay before any of them was opened."""
 
     def sub(self, name: str) -> Folder:
         """The folder `name` in this one, looked at once. `name` must be one of `folders`."""
-        if name not in self._subs:
-            self._subs[name] = self.tree.look(os.path.join(self.path, name), self.root)
-        return self._subs[name]
+        if name not in self.subs:
+            self.subs[name] = self.tree.look(os.path.join(self.path, name), self.root)
+        return self.subs[name]
 
     def open(self, name: str) -> Opened:
         """The file `name` of this folder (or of a sub-folder, with `/`). Raises OSError."""
+        if "/" in name and name not in self.reached:
+            self.reached[name] = self.tree.stamp(os.path.join(self.path, name))
         return self.tree.open(os.path.join(self.path, name))
 
     def read(self, name: str, limit_bytes: int) -> bytes:
@@ -131,30 +171,59 @@ class Folder:
 
     @property
     def newest_mtime_ns(self) -> int | None:
-        """Of the files; of the folder itself while it is empty."""
-        return max((seen.mtime_ns for seen in self.files.values()), default=self.mtime_ns)
+        """Of the files, also in sub-folders that were looked at; of the folder itself while there are none."""
+        return max(self._file_times(), default=self.mtime_ns)
+
+    def _file_times(self) -> Iterator[int]:
+        yield from (seen.mtime_ns for seen in self.files.values())
+        yield from (seen.mtime_ns for seen in self.reached.values() if seen is not None)
+        for sub in self.subs.values():
+            yield from sub._file_times()
+
+    def seen(self, path: str) -> FileSeen | None:
+        """The file at the relative `path`, also in a sub-folder that was looked at."""
+        found = self.files.get(path) or self.reached.get(path)
+        if found is None and "/" in path:
+            name, _, rest = path.partition("/")
+            return self.subs[name].seen(rest) if name in self.subs else None
+        return found
 
 
-def look(path: str, root: str) -> Folder:
-    """List `path`. `root` is a resolved folder that links may not lead out of. Raises nothing."""
-    folder = Folder(path, root)
+def look(path: str, root: str, tree: PosixTree = POSIX) -> Folder:
+    """List `path`. `root` is a resolved folder that links may not lead out of. Raises only what `tree.check` does."""
+    folder = Folder(path, root, tree=tree)
     try:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                _take(folder, entry)
-        folder.mtime_ns = os.stat(path).st_mtime_ns
+        _list(folder, tree.check)
     except OSError as error:
-        folder.listed = False
-        folder.gone = error.errno in (errno.ENOENT, errno.ENOTDIR)
+        # A part of a listing would make what it lacks look missing.
+        gone = error.errno in (errno.ENOENT, errno.ENOTDIR)
+        folder = Folder(path, root, listed=False, gone=gone, tree=tree)
         folder.findings.append(trouble(error, path))
     folder.folders.sort()
     return folder
+
+
+def _list(folder: Folder, check: Callable[[], None]) -> None:
+    """Names are resolved from the open folder: shorter for the kernel, and the same folder even while one is renamed
+    over it."""
+    descriptor = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with os.scandir(descriptor) as entries:
+            for count, entry in enumerate(entries, 1):
+                _take(folder, entry)
+                if not count % CHECK_ENTRIES:
+                    check()
+        if not folder.files:
+            folder.mtime_ns = os.fstat(descriptor).st_mtime_ns
+    finally:
+        os.close(descriptor)
 
 
 def reach(folder: Folder, name: str) -> None:
     """Take the promised file `name`, a safe relative path into a sub-folder, into `folder`'s files if it is there."""
     if "/" in name and name not in folder.files and name not in folder.blocked:
         folder.tree.take(folder, name)
+        folder.reached.setdefault(name, folder.files.get(name))
 
 
 def _take_named(folder: Folder, name: str) -> None:
@@ -172,7 +241,7 @@ def _take_named(folder: Folder, name: str) -> None:
         folder.findings.append(_named(trouble(error, path), name))
         return
     if stat.S_ISREG(seen.st_mode):
-        folder.files[name] = FileSeen(seen.st_size, seen.st_mtime_ns)
+        folder.files[name] = seen_of(seen)
 
 
 def trouble(error: OSError, path: str) -> Finding:
@@ -196,28 +265,50 @@ def _broken(path: str, error: OSError) -> str:
 def _take(folder: Folder, entry: os.DirEntry[str]) -> None:
     name = entry.name
     if is_noise(name):
+        if is_ours(name):
+            folder.own.add(name)
         return
-    if not is_text(name):
+    if not name.isascii() and not is_text(name):
         folder.findings.append(
             finding("path_unsafe", path=ascii(name)[1:-1], detail="the file's name is not valid UTF-8")
         )
         return
+    if entry.is_symlink() and not _take_link(folder, name):
+        return
     try:
-        if entry.is_symlink():
-            folder.links.add(name)
-            if escapes(entry.path, folder.root):
-                folder.blocked.add(name)
-                folder.findings.append(_escape(name, entry.path))
-                return
         seen = entry.stat()
     except OSError as error:
-        folder.blocked.add(name)
-        folder.findings.append(_named(trouble(error, entry.path), name))
+        _take_trouble(folder, name, error)
         return
-    if stat.S_ISDIR(seen.st_mode):
+    kind = stat.S_IFMT(seen.st_mode)
+    if kind == stat.S_IFREG:
+        folder.files[name] = seen_of(seen)
+    elif kind == stat.S_IFDIR:
         folder.folders.append(name)
-    elif stat.S_ISREG(seen.st_mode):
-        folder.files[name] = FileSeen(seen.st_size, seen.st_mtime_ns)
+        folder.identities[name] = seen.st_dev, seen.st_ino
+
+
+def _take_link(folder: Folder, name: str) -> bool:
+    """Note a link; whether what it leads to may be looked at."""
+    folder.links.add(name)
+    path = os.path.join(folder.path, name)
+    try:
+        if not escapes(path, folder.root):
+            return True
+    except OSError as error:
+        _take_trouble(folder, name, error)
+        return False
+    folder.blocked.add(name)
+    folder.findings.append(_escape(name, path))
+    return False
+
+
+def _take_trouble(folder: Folder, name: str, error: OSError) -> None:
+    """An entry that is gone by now was deleted while the folder was being listed, unless it is a broken link."""
+    if error.errno == errno.ENOENT and name not in folder.links:
+        return
+    folder.blocked.add(name)
+    folder.findings.append(_named(trouble(error, os.path.join(folder.path, name)), name))
 
 
 def escapes(path: str, root: str) -> bool:

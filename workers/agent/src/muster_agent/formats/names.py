@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, FOLDER_MANIFEST_NAME, VERDICT_NAME
+from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, VERDICT_NAME
 
 _STEP_NAME = re.compile(
     r"(?:(?:global[-_]?step|step|iter|iteration|checkpoint|ckpt)[-_=]?)?(\d{1,18})", re.ASCII | re.IGNORECASE
@@ -43,15 +43,21 @@ def is_temporary(name: str) -> bool:
     return _TEMPORARY.search(name) is not None
 
 
+_OWN_START = ".muster-"
+"""FOLDER_MANIFEST_NAME begins with it too."""
+_OWN_ENDINGS = (FILE_MANIFEST_SUFFIX, VERDICT_NAME)
+_NOISE_STARTS = (".nfs", "._", _OWN_START)
+_NOISE_NAMES = frozenset({".DS_Store", "lost+found", ".snapshot"})
+
+
 def is_ours(name: str) -> bool:
     """Whether the file is Muster's own manifest or verdict, which is no part of a checkpoint."""
-    own_ending = name.endswith((FILE_MANIFEST_SUFFIX, VERDICT_NAME))
-    return name == FOLDER_MANIFEST_NAME or own_ending or name.startswith(".muster-")
+    return name.startswith(_OWN_START) or name.endswith(_OWN_ENDINGS)
 
 
 def is_noise(name: str) -> bool:
     """Files that file systems and tools leave and that are never part of a checkpoint (`.nfs*` silly renames)."""
-    return name.startswith((".nfs", "._")) or name in {".DS_Store", "lost+found", ".snapshot"} or is_ours(name)
+    return name.startswith(_NOISE_STARTS) or name.endswith(_OWN_ENDINGS) or name in _NOISE_NAMES
 
 
 def is_text(name: str) -> bool:

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
-    from muster_agent.formats.folder import Folder
+    from muster_agent.formats.folder import FileSeen, Folder
 
 
 class Opened(Protocol):
@@ -47,4 +47,8 @@ class Tree(Protocol):
     def take(self, folder: Folder, name: str) -> None:
         """Take the file `name`, a safe relative path into a sub-folder, into `folder.files` if it is there, or into
         `folder.blocked` if it could not be looked at. Raises nothing."""
+        ...
+
+    def stamp(self, path: str) -> FileSeen | None:
+        """The file at `path` as a listing would show it now; None where it is not there or cannot be looked at."""
         ...
