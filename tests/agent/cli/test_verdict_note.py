@@ -148,9 +148,9 @@ def test_the_verdict_is_no_part_of_a_single_file_nor_of_its_folder(tmp_path: Pat
     for step in (1, 2):
         (tmp_path / f"model-step-{step}.safetensors").write_bytes(safetensors_bytes(tensors))
     single = tmp_path / "model-step-2.safetensors"
-    before = inventory(tmp_path)
+    before = inventory(tmp_path).checkpoints
     assert seal(str(single)).manifest is not None
     assert muster("verify", single).exit_code == 0
     assert (tmp_path / "model-step-2.safetensors.muster-verify.json").exists()
-    assert inventory(tmp_path) == before
+    assert inventory(tmp_path).checkpoints == before
     assert (point(tmp_path)["step"], point(tmp_path)["trust"]) == (2, "verified")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from muster_agent.formats import walk
+from muster_agent.formats import scan_reading
 from muster_agent.formats.base import Status
 from muster_agent.formats.detect import Inventory, RootUnreadable, inventory
 from muster_agent.jobs.control import Cancelled, JobControl
@@ -57,7 +57,7 @@ def test_one_checkpoint_is_an_inventory_of_one(run: Path, tmp_path: Path) -> Non
 
 
 def test_an_empty_folder_has_no_checkpoints(tmp_path: Path) -> None:
-    assert take(tmp_path) == Inventory(checkpoints=())
+    assert (take(tmp_path).checkpoints, take(tmp_path).findings) == ((), ())
 
 
 def test_an_empty_step_folder_is_listed_as_incomplete(run: Path) -> None:
@@ -150,13 +150,15 @@ def test_a_pointer_that_is_not_text_or_a_broken_link_is_a_finding(run: Path) -> 
 
 def test_threads_give_the_same_inventory(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = take(run)
-    monkeypatch.setattr(walk, "FIRST_TASKS", 2)
-    monkeypatch.setattr(walk, "WAITING_RATIO", 0.0)
-    monkeypatch.setattr(walk, "WAITING_SLEEPS", 0)
+    monkeypatch.setattr(scan_reading, "FIRST_TASKS", 2)
+    monkeypatch.setattr(scan_reading, "WAITING_RATIO", 0.0)
+    monkeypatch.setattr(scan_reading, "WAITING_SLEEPS", 0)
     pools: list[int] = []
-    monkeypatch.setattr(walk, "ThreadPoolExecutor", lambda count: pools.append(count) or ThreadPoolExecutor(count))
+    monkeypatch.setattr(
+        scan_reading, "ThreadPoolExecutor", lambda count: pools.append(count) or ThreadPoolExecutor(count)
+    )
     assert take(run) == plain
-    assert pools == [walk.READERS]
+    assert pools == [scan_reading.READERS]
 
 
 def test_a_cancelled_inventory_stops(run: Path) -> None:

@@ -32,16 +32,6 @@ class Memory(Protocol):
     def keep(self, path: str, evidence: Evidence, shard_map: ShardMap) -> None: ...
 
 
-class NoMemory:
-    """Reads everything every time."""
-
-    def recall(self, path: str, folder: Folder) -> ShardMap | None:
-        return None
-
-    def keep(self, path: str, evidence: Evidence, shard_map: ShardMap) -> None:
-        return
-
-
 def evidence_of(folder: Folder) -> Evidence:
     """What has been looked at through `folder` until now."""
     return Evidence(
@@ -78,7 +68,7 @@ def digest(folder: Folder) -> bytes:
 
 def readers_version() -> str:
     """A value that differs wherever another version of the readers may understand the same files differently."""
-    hasher = xxhash.xxh3_128(muster_agent.__version__)
+    hasher = xxhash.xxh3_128(muster_agent.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         hasher.update(source.read_bytes())
     return hasher.hexdigest()

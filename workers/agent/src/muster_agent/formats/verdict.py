@@ -13,19 +13,35 @@ COULD_NOT_LOOK = frozenset(
     {"permission_denied", "listing_failed", "link_escapes_root", "link_broken", "metadata_unsafe", "path_unsafe"}
 )
 _WHOLE = (Status.COMPLETE, Status.UNCOMMITTED)
+_LARGEST_SKEW_NS = 24 * 3600 * 1_000_000_000
 NOT_THERE = frozenset({"shard_missing", "metadata_missing"})
 
 
 class AgeLimit:
-    """The grace period: what changed within it may still be being written."""
+    """The grace period: what changed within it may still be being written. `is_growing` says that it was seen to
+    change, so that no clock is needed."""
 
-    def __init__(self, now_unix_seconds: float, grace_seconds: float) -> None:
+    def __init__(
+        self, now_unix_seconds: float, grace_seconds: float, *, may_learn: bool = False, is_growing: bool = False
+    ) -> None:
         self.now_ns = int(now_unix_seconds * 1e9)
         self.grace_ns = int(grace_seconds * 1e9)
+        self.is_growing = is_growing
+        self._latest_ns = self.now_ns + (_LARGEST_SKEW_NS if may_learn else 0)
 
     def is_recent(self, mtime_ns: int | None) -> bool:
         """Clocks differ between hosts, so a change up to one grace period in the future counts as recent too."""
-        return mtime_ns is not None and abs(self.now_ns - mtime_ns) < self.grace_ns
+        return self.is_growing or (mtime_ns is not None and abs(self.now_ns - mtime_ns) < self.grace_ns)
+
+    def learn(self, mtime_ns: int | None) -> None:
+        """Where the clock is not the storage's own: no earlier than a time that the storage has written, unless that is
+        so far ahead that no clock can be meant."""
+        if mtime_ns is not None and self.now_ns < mtime_ns <= self._latest_ns:
+            self.now_ns = mtime_ns
+
+    def growing(self) -> AgeLimit:
+        """The same for a checkpoint that changed between two looks."""
+        return AgeLimit(self.now_ns / 1e9, self.grace_ns / 1e9, is_growing=True)
 
 
 def conclude(

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -18,19 +14,21 @@ from muster_agent.formats import registry
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.checkpoint import GRACE_SECONDS, read_family, read_folder, read_place, read_single_file
 from muster_agent.formats.codes import finding
-from muster_agent.formats.folder import Folder, escapes, look
+from muster_agent.formats.evidence import Memory
+from muster_agent.formats.folder import Folder, PosixTree, escapes
 from muster_agent.formats.names import is_temporary, step_of_name
 from muster_agent.formats.pointers import is_pointer_name, pointer_findings, read_pointer
 from muster_agent.formats.reader import Family, FamilyFormat
+from muster_agent.formats.scan_reading import Counts, Enough, Reading, Task
+from muster_agent.formats.storage_clock import LOCAL, Clock, storage_clock
 from muster_agent.formats.verdict import AgeLimit
 from muster_agent.jobs.control import JobControl
+from muster_agent.probes.filesystem import read_file_system
+
+__all__ = ["Enough", "Inventory", "RootUnreadable", "inventory"]
 
 MAX_DEPTH = 8
-READERS = 8
-"""Threads that read headers where storage answers slowly; on a fast disk they would only get in each other's way."""
-FIRST_TASKS = 4
-WAITING_RATIO = 4.0
-WAITING_SLEEPS = 4
+NOTE_SECONDS = 5.0
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +37,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: tuple[ShardMap, ...]
     pointers: tuple[Pointer, ...] = ()
     findings: tuple[Finding, ...] = ()
+    entries: int = 0
+    """Names seen in all folders that were listed."""
+    unchanged: int = 0
+    """Checkpoints that were as an earlier scan left them, so that only their folders were listed."""
+    sealed: frozenset[str] = frozenset()
+    """Paths of folders in which the listing showed files of Muster's own, as a manifest is."""
+    clock: str = LOCAL
+    """Whose clock ages were judged by: `storage`, or `local` where the storage does not tell its own."""
 
 
 class RootUnreadable(Exception):
@@ -49,41 +55,39 @@ class RootUnreadable(Exception):
         self.path, self.reason, self.hint, self.is_missing = path, reason, hint, is_missing
 
 
-class Task(NamedTuple):
-    """One checkpoint to read: the folder it lies in, the step that its name gives, and how."""
-
-    folder: str
-    step: int | None
-    read: Callable[[], ShardMap | None]
-
-
-Enough = Callable[[ShardMap, Sequence[Pointer]], bool]
-"""Whether a checkpoint settles what the caller wants to know, so that older steps beside it need not be read."""
-
-
 class _Walk:
-    def __init__(self, root: str, age_limit: AgeLimit, control: JobControl) -> None:
+    """Finds where checkpoints lie; `reading` reads them."""
+
+    def __init__(self, root: str, reading: Reading, note: Callable[[str], None]) -> None:
         self.root = os.path.realpath(root)
-        self.age_limit = age_limit
-        self.control = control
+        self.reading = reading
+        self.control, self.counts = reading.control, reading.counts
+        self.tree = PosixTree(reading.control.check)
         self.seen: set[tuple[int, int]] = set()
         self.tasks: list[Task] = []
         self.nested: list[tuple[Folder, int]] = []
         self.links: list[tuple[str, int]] = []
         self.pointers: list[Pointer] = []
         self.findings: list[Finding] = []
+        self.sealed: set[str] = set()
+        self.progress = _Progress(self.counts, note)
+
+    def look(self, path: str, root: str | None = None) -> Folder:
+        folder = self.tree.look(path, root or self.root)
+        if folder.own:
+            self.sealed.add(path)
+        return folder
 
     def enter(self, path: str, depth: int) -> None:
-        """Walk the folder at `path`, which is not a checkpoint by its name."""
+        """Walk the folder at `path`, which is not a checkpoint by its name and was not entered before."""
         self.control.check()
-        if not self._is_new(path):
-            return
-        folder = look(path, self.root)
+        folder = self.look(path)
         if folder.gone:
             return
+        self.counts.add(folder)
         claimed = registry.claim(folder) if folder.listed else None
         if not folder.listed or claimed is not None:
-            self._add(path, lambda: self._read(folder))
+            self.tasks.append(self._task(path, lambda: self.look(path), self.read_step, folder))
             own = set(claimed.owns(folder)) if claimed else set()
             steps = [name for name in folder.folders if step_of_name(name) is not None and name not in own]
             self._enter_folders(steps, folder, depth)
@@ -102,14 +106,12 @@ class _Walk:
         """Add the checkpoints that share the folder; the names of the files and sub-folders that are theirs."""
         taken: set[str] = set()
         for family_format, family in registry.families_of(folder):
-            read = partial(self._read_family, folder, family_format, family)
-            self.tasks.append(Task(folder.path, family.step, read))
+            read = _family_reader(family_format, family)
+            path = os.path.join(folder.path, family.pattern)
+            task = Task(path, folder.path, family.step, lambda: self.look(folder.path), read, folder)
+            self.tasks.append(task)
             taken |= family.files | family.folders
         return taken
-
-    def _read_family(self, folder: Folder, family_format: FamilyFormat, family: Family) -> ShardMap:
-        self.control.check()
-        return read_family(folder, family_format, family, age_limit=self.age_limit, with_tensors=False)
 
     def _enter_folders(self, names: Sequence[str], folder: Folder, depth: int) -> None:
         """Some writers keep the steps beside a final checkpoint, so a folder may be one and hold others."""
@@ -120,54 +122,49 @@ class _Walk:
                     self.links.append((path, depth + 1))
             elif is_temporary(name):
                 self.findings.append(_leftover(path))
-            elif step_of_name(name) is not None:
-                self._step_folder(path, depth + 1)
-            elif not name.startswith(".") and depth < MAX_DEPTH:
-                self.enter(path, depth + 1)
+            elif (is_step := step_of_name(name) is not None) or (not name.startswith(".") and depth < MAX_DEPTH):
+                self._go_into(path, folder.identities.get(name), is_step, depth + 1)
 
     def follow_links(self) -> None:
         """Links come last, so that a folder is listed under its own name where it has one inside the root."""
         while self.links:
             path, depth = self.links.pop()
             if depth <= MAX_DEPTH and not escapes(path, self.root):
-                if step_of_name(os.path.basename(path)) is None:
-                    self.enter(path, depth)
-                else:
-                    self._step_folder(path, depth)
+                is_step = step_of_name(os.path.basename(path)) is not None
+                self._go_into(path, _identity(path), is_step, depth)
 
-    def _step_folder(self, path: str, depth: int) -> None:
+    def _go_into(self, path: str, identity: tuple[int, int] | None, is_step: bool, depth: int) -> None:
         """A folder named like a step is a checkpoint, unless it only holds folders that are themselves steps."""
-        if not self._is_new(path):
+        if identity in self.seen:
             return
-        self._add(path, lambda: self._read_step(path, depth))
+        if identity is not None:
+            self.seen.add(identity)
+        if is_step:
+            self.tasks.append(self._task(path, lambda: self.look(path), self._step_reader(depth)))
+        else:
+            self.enter(path, depth)
 
-    def _add(self, path: str, read: Callable[[], ShardMap | None]) -> None:
-        self.tasks.append(Task(os.path.dirname(path), step_of_name(os.path.basename(path)), read))
+    def _task(
+        self,
+        path: str,
+        look: Callable[[], Folder],
+        read: Callable[[Folder, AgeLimit], ShardMap | None],
+        seen: Folder | None = None,
+    ) -> Task:
+        return Task(path, os.path.dirname(path), step_of_name(os.path.basename(path)), look, read, seen)
 
-    def _read_step(self, path: str, depth: int) -> ShardMap | None:
-        folder = look(path, self.root)
-        if folder.gone:
-            return None
-        holds_steps = any(step_of_name(name) is not None for name in folder.folders)
-        if holds_steps and depth < MAX_DEPTH and registry.claim(folder) is None:
-            self.nested.append((folder, depth))
-            return None
-        return self._read(folder)
+    def _step_reader(self, depth: int) -> Callable[[Folder, AgeLimit], ShardMap | None]:
+        def read(folder: Folder, age_limit: AgeLimit) -> ShardMap | None:
+            holds_steps = any(step_of_name(name) is not None for name in folder.folders)
+            if holds_steps and depth < MAX_DEPTH and registry.claim(folder) is None:
+                self.nested.append((folder, depth))
+                return None
+            return self.read_step(folder, age_limit)
 
-    def _read(self, folder: Folder) -> ShardMap:
-        self.control.check()
-        return read_folder(folder, age_limit=self.age_limit, with_tensors=False)
+        return read
 
-    def _is_new(self, path: str) -> bool:
-        try:
-            seen = os.stat(path)
-        except OSError:
-            return True
-        key = (seen.st_dev, seen.st_ino)
-        if key in self.seen:
-            return False
-        self.seen.add(key)
-        return True
+    def read_step(self, folder: Folder, age_limit: AgeLimit) -> ShardMap:
+        return read_folder(folder, age_limit=age_limit, with_tensors=False)
 
     def _take_pointers(self, folder: Folder) -> None:
         for name in sorted(folder.files.keys() | folder.links):
@@ -182,60 +179,70 @@ class _Walk:
                 self.findings.append(_leftover(os.path.join(folder.path, name)))
             elif not is_pointer_name(name) and registry.claim_file(folder, name) is not None:
                 path = os.path.join(folder.path, name)
-                self._add(path, partial(self._read_file, folder, name))
-
-    def _read_file(self, folder: Folder, name: str) -> ShardMap:
-        self.control.check()
-        return read_single_file(folder, name, age_limit=self.age_limit, with_tensors=False)
+                self.tasks.append(self._task(path, lambda: self.look(folder.path), _file_reader(name), folder))
 
     def run_tasks(self, enough: Enough | None) -> list[ShardMap]:
         """Read what was found; what turned out to hold further steps is walked in the next round."""
         read: list[ShardMap] = []
         while self.tasks:
             tasks, self.tasks, self.nested = self.tasks, [], []
-            results = _run(tasks) if enough is None else self._run_until(tasks, enough)
-            read.extend(found for found in results if found is not None)
+            results = self.reading.all_of(tasks) if enough is None else self.reading.until(tasks, enough, self.pointers)
+            self.progress.more(len(tasks))
+            for found in results:
+                read.append(found)
+                self.progress.done(self.control)
             for folder, depth in self.nested:
                 self.descend(folder, depth)
             if not self.tasks:
                 self.follow_links()
+        read.extend(self.reading.rest())
         return read
 
-    def _run_until(self, tasks: list[Task], enough: Enough) -> Iterator[ShardMap | None]:
-        """Newest named step first, and in each folder no older step once one was enough. Names without a step come
-        first, since they may hold any."""
-        settled: dict[str, int] = {}
-        for task in sorted(tasks, key=lambda one: (one.step is not None, -(one.step or 0))):
-            if task.step is not None and task.step < settled.get(task.folder, 0):
-                continue
-            found = task.read()
-            yield found
-            if found is not None and found.step is not None and enough(found, self.pointers):
-                settled[task.folder] = max(found.step, settled.get(task.folder, 0))
+
+class _Progress:
+    """Checkpoints read, of those that were found so far; and in words, every few seconds, how fast it goes."""
+
+    def __init__(self, counts: Counts, note: Callable[[str], None]) -> None:
+        self._counts, self._note = counts, note
+        self._done = self._total = 0
+        self._began_at = self._noted_at = time.monotonic()
+
+    def more(self, count: int) -> None:
+        self._total += count
+
+    def done(self, control: JobControl) -> None:
+        self._done += 1
+        control.progress("inventory", self._done, self._total)
+        now = time.monotonic()
+        if now - self._noted_at >= NOTE_SECONDS:
+            self._noted_at = now
+            rate = self._counts.entries / (now - self._began_at)
+            left = self._total - self._done
+            self._note(f"{self._counts.entries} entries seen, {rate:.0f} a second; {left} checkpoints found are left")
 
 
-def _sleeps() -> int:
-    """How often this thread gave the CPU away to wait; losing it to other processes on a busy node does not count."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+def _family_reader(family_format: FamilyFormat, family: Family) -> Callable[[Folder, AgeLimit], ShardMap | None]:
+    def read(folder: Folder, age_limit: AgeLimit) -> ShardMap | None:
+        return read_family(folder, family_format, family, age_limit=age_limit, with_tensors=False)
+
+    return read
 
 
-def _run(tasks: list[Task]) -> Iterator[ShardMap | None]:
-    """Results in order. The first tasks show whether the time goes into waiting for storage: then threads read on."""
-    waits = False
-    for index, task in enumerate(tasks[:FIRST_TASKS]):
-        wall, busy, sleeps = time.monotonic(), time.thread_time(), _sleeps()
-        yield task.read()
-        slow = time.monotonic() - wall > WAITING_RATIO * (time.thread_time() - busy)
-        waits = slow and _sleeps() - sleeps >= WAITING_SLEEPS if index else waits
-    if not waits:
-        yield from (task.read() for task in tasks[FIRST_TASKS:])
-        return
-    with ThreadPoolExecutor(READERS) as pool:
-        try:
-            yield from pool.map(lambda task: task.read(), tasks[FIRST_TASKS:])
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+def _file_reader(name: str) -> Callable[[Folder, AgeLimit], ShardMap | None]:
+    def read(folder: Folder, age_limit: AgeLimit) -> ShardMap | None:
+        if name not in folder.files:
+            return None
+        return read_single_file(folder, name, age_limit=age_limit, with_tensors=False)
+
+    return read
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino
 
 
 def inventory(
@@ -243,44 +250,65 @@ def inventory(
     *,
     grace_seconds: float = GRACE_SECONDS,
     now_unix_seconds: float | None = None,
+    settle_seconds: float = 0.0,
     control: JobControl | None = None,
     enough: Enough | None = None,
+    memory: Memory | None = None,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> Inventory:
     """Every checkpoint under `root`, whole or broken, with what the framework's own pointers say.
 
     With `enough`, steps older than one that is enough are left out, and nothing is said about pointers that may name
     them: a restart need not read a thousand headers to learn that the newest checkpoint is good.
+    With `settle_seconds`, what looks unfinished and may be being written is looked at twice, so far apart.
     Raises RootUnreadable when `root` itself is not there or cannot be listed, and Cancelled when `control` says so.
     """
     place = os.path.abspath(os.fspath(root))
-    age_limit = AgeLimit(time.time() if now_unix_seconds is None else now_unix_seconds, grace_seconds)
     _check_root(place)
-    only = _one(place, age_limit)
+    clock = storage_clock(place) if now_unix_seconds is None else Clock(now_unix_seconds, LOCAL)
+    may_learn = now_unix_seconds is None and clock.source == LOCAL
+    age_limit = AgeLimit(clock.unix_seconds, grace_seconds, may_learn=may_learn)
+    may_lag = settle_seconds > 0 and read_file_system(place).is_remote
+    reading = Reading(memory, age_limit, control or JobControl(), Counts(), may_lag=may_lag)
+    walk = _Walk(place, reading, note)
+    only = _one(place, walk)
     if only is not None:
-        return Inventory(checkpoints=(only,))
-    walk = _Walk(place, age_limit, control or JobControl())
-    walk.enter(place, 0)
-    if not walk.tasks:
-        walk.follow_links()
-    checkpoints = _with_duplicates(walk.run_tasks(enough))
+        walk.tasks.append(only)
+    else:
+        walk.seen.add(_identity(place) or (0, 0))
+        walk.enter(place, 0)
+        if not walk.tasks:
+            walk.follow_links()
+    checkpoints = _with_duplicates(reading.settle(walk.run_tasks(enough), settle_seconds))
     checkpoints.sort(key=_newest_first)
     return Inventory(
         checkpoints=tuple(checkpoints),
         pointers=tuple(walk.pointers),
         findings=(*walk.findings, *(() if enough else pointer_findings(walk.pointers, checkpoints))),
+        entries=reading.counts.entries,
+        unchanged=reading.counts.unchanged,
+        sealed=frozenset(walk.sealed),
+        clock=clock.source,
     )
 
 
-def _one(place: str, age_limit: AgeLimit) -> ShardMap | None:
+def _one(place: str, walk: _Walk) -> Task | None:
     """The single checkpoint at `place`; None for a folder that is not named like a step, or only holds such folders."""
-    if os.path.isdir(place):
-        if step_of_name(os.path.basename(place)) is None:
-            return None
-        folder = look(place, os.path.realpath(os.path.dirname(place)))
-        if registry.claim(folder) is None and any(step_of_name(name) is not None for name in folder.folders):
-            return None
-    root = os.path.realpath(os.path.dirname(place))
-    return read_place(place, root=root, age_limit=age_limit, with_tensors=False)
+    parent = os.path.dirname(place)
+    root = os.path.realpath(parent)
+    if not os.path.isdir(place):
+
+        def read(_folder: Folder, age_limit: AgeLimit) -> ShardMap:
+            return read_place(place, root=root, age_limit=age_limit, with_tensors=False)
+
+        return Task(place, parent, None, lambda: walk.look(parent, root), read)
+    if step_of_name(os.path.basename(place)) is None:
+        return None
+    inside = root if not escapes(place, root) else os.path.realpath(place)
+    folder = walk.look(place, inside)
+    if registry.claim(folder) is None and any(step_of_name(name) is not None for name in folder.folders):
+        return None
+    return Task(place, parent, None, lambda: walk.look(place, inside), walk.read_step, folder)
 
 
 def _check_root(place: str) -> None:

@@ -2,30 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 
 from muster_agent.formats.base import Finding, ShardMap
-from muster_agent.formats.walk import inventory
+from muster_agent.formats.names import family_folder
+from muster_agent.formats.walk import Inventory, RootUnreadable, inventory
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.root_mark import root_mark
+from muster_agent.jobs.scan_cache import ScanCache
 from muster_agent.manifest.beside import ManifestUnreadable, read_beside
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.wire import InventoryBody, InventoryParams
 
 
-def run_inventory(params: InventoryParams, control: JobControl | None = None) -> InventoryBody:
-    """Every checkpoint under the root, without tensors. Raises RootUnreadable where the root cannot be listed."""
-    control = control or JobControl()
-    found = inventory(params.root, control=control)
-    manifests, problems = read_manifests(found.checkpoints, control)
+def run_inventory(
+    params: InventoryParams,
+    control: JobControl | None = None,
+    *,
+    cache_file: str | os.PathLike[str] | None = None,
+    note: Callable[[str], None] = lambda _text: None,
+) -> InventoryBody:
+    """Every checkpoint under the root, without tensors.
+
+    With `cache_file`, a checkpoint that lies as an earlier scan left it costs the listing of its folders only, and a
+    scan that was stopped goes on where it was; nobody but Muster writes that file. `note` gets a line now and then on
+    how the scan goes, and on a cache that could not be used.
+    Raises RootUnreadable where the root cannot be listed, or turns into another folder meanwhile.
+    """
+    control, began_at = control or JobControl(), time.monotonic()
+    mark = root_mark(params.root)
+    with ExitStack() as stack:
+        cache = None
+        if cache_file is not None:
+            cache = stack.enter_context(ScanCache(cache_file, params.root, recalls=params.known, replace_damaged=True))
+        found = inventory(params.root, settle_seconds=params.settle_seconds, control=control, memory=cache, note=note)
+        manifests, problems = read_manifests(_sealed(found), control)
+        if root_mark(params.root) != mark:
+            hint = "check the mount; nothing is taken from this scan"
+            raise RootUnreadable(params.root, "it became another folder during the scan", hint)
+        if cache is not None:
+            cache.finish()
+            note(cache.trouble or f"{found.unchanged} of {len(found.checkpoints)} checkpoints lay as they were known")
     return InventoryBody(
         root=params.root,
         checkpoints=found.checkpoints,
         manifests=manifests,
         findings=(*found.findings, *problems),
         pointers=found.pointers,
-        root_mark=root_mark(params.root),
+        root_mark=mark,
+        entries=found.entries,
+        unchanged=found.unchanged,
+        seconds=time.monotonic() - began_at,
+        clock=found.clock,
     )
+
+
+def _sealed(found: Inventory) -> list[ShardMap]:
+    """Those beside which the listing showed files of Muster's own, so that the others cost no look."""
+    return [one for one in found.checkpoints if not found.sealed.isdisjoint((one.path, _folder_of(one.path)))]
+
+
+def _folder_of(path: str) -> str:
+    return family_folder(path) or os.path.dirname(path)
 
 
 def read_manifests(

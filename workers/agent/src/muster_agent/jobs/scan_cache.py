@@ -28,6 +28,7 @@ WAIT_SECONDS = 2.0
 FLUSH_COUNT = 128
 FLUSH_SECONDS = 2.0
 
+_MAGIC = b"SQLite format 3\0"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS readers (version TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS found (root TEXT NOT NULL, path TEXT NOT NULL, body BLOB NOT NULL, sum BLOB NOT NULL,
@@ -47,11 +48,15 @@ class ScanCache:
     """The cache in `file`, for scans of `root`; a `formats.evidence.Memory`. A context manager.
 
     `trouble` says why it could not be used, or only in part; it is None while all is well. With `replace_damaged`, a
-    damaged file is begun anew; only for a file that nobody but Muster writes.
+    damaged file is begun anew; only for a file that nobody but Muster writes. Without `recalls` everything is read
+    again, and kept.
     """
 
-    def __init__(self, file: str | os.PathLike[str], root: str, *, replace_damaged: bool = False) -> None:
+    def __init__(
+        self, file: str | os.PathLike[str], root: str, *, recalls: bool = True, replace_damaged: bool = False
+    ) -> None:
         self.trouble: str | None = None
+        self._recalls = recalls
         self._file = os.fspath(file)
         self._root = f"{root}\0{os.path.realpath(root)}"
         self._lock = threading.Lock()
@@ -65,7 +70,7 @@ class ScanCache:
 
     def recall(self, path: str, folder: Folder) -> ShardMap | None:
         """See `Memory.recall`."""
-        found = self._stored(path)
+        found = self._stored(path) if self._recalls else None
         if found is None or not still_holds(found.evidence, folder):
             return None
         self._used.add(path)
@@ -122,8 +127,10 @@ class ScanCache:
     # -- the file ------------------------------------------------------------------------------------------------------
     def _open(self) -> sqlite3.Connection | None:
         with self._told():
-            # SQLite would make it readable for everybody, and open a FIFO and wait.
-            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
+            if not self._begins_as_ours():
+                self._is_damaged = True
+                self.trouble = f"{self._file} is no cache of scans; checkpoints are read again instead"
+                return None
             connection = sqlite3.connect(
                 self._file, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
             )
@@ -134,6 +141,12 @@ class ScanCache:
                 raise
             return connection
         return None
+
+    def _begins_as_ours(self) -> bool:
+        """Raises OSError. SQLite takes any file of a few bytes for an empty one, makes files that everybody may read,
+        and waits at a FIFO."""
+        with os.fdopen(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600), "rb") as file:
+            return file.read(len(_MAGIC)) in (b"", _MAGIC)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Raises sqlite3.Error for a file that is not ours."""

@@ -180,6 +180,8 @@ class InventoryParams(_Message, frozen=True, kw_only=True):
     """Absolute path on the node, inside one of the agent's configured roots."""
     known: bool = True
     """False: read every checkpoint again, also where its files are as this lister knows them."""
+    settle_seconds: float = 2.0
+    """What looks unfinished and may be being written is looked at twice, so far apart."""
 
 
 class RootMark(_Message, frozen=True, kw_only=True):
@@ -206,6 +208,8 @@ class InventoryBody(_Message, frozen=True, kw_only=True):
     unchanged: int | None = None
     """Checkpoints that were as this lister knew them, so that only their folders were listed."""
     seconds: float | None = None
+    clock: str = "local"
+    """Whose clock ages were judged by: `storage`, or `local` where the storage does not tell its own."""
 
 
 class SealParams(_Message, frozen=True, kw_only=True):

@@ -55,6 +55,10 @@ class StateDirectory(NamedTuple):
         return self.path / "spool.sqlite3"
 
     @property
+    def scan_cache(self) -> Path:
+        return self.path / "scan-cache.sqlite3"
+
+    @property
     def hook_offsets(self) -> Path:
         return self.path / "hook-offsets.json"
 

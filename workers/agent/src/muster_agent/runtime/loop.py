@@ -265,6 +265,7 @@ class Agent:
             clock_offset_seconds=lambda: self.clock.offset_seconds() or 0.0,
             hook_directory=self._hook_directory,
             allow_disrupt=self.config.allow_disrupt,
+            scan_cache=self._state.scan_cache,
         )
         log.info("task %s (%s), attempt %d", holding.order.task_id, holding.order.kind, holding.order.attempt)
         result = execute(holding.order, context, holding, lambda: wait_for_start(self.client, self.clock, holding))

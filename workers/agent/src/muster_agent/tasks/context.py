@@ -46,6 +46,8 @@ class TaskContext:
     clock_offset_seconds: Callable[[], float]
     hook_directory: Path | None
     allow_disrupt: bool = True
+    scan_cache: Path | None = None
+    """Where inventories remember what they found; None: they read everything each time."""
 
 
 Run = Callable[[], msgspec.Struct]

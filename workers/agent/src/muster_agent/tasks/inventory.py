@@ -16,7 +16,12 @@ def prepare(params: InventoryParams, context: TaskContext) -> Run:
     def run() -> InventoryBody:
         context.reporter.begin("inventory")
         try:
-            return run_inventory(msgspec.structs.replace(params, root=root), context.control)
+            return run_inventory(
+                msgspec.structs.replace(params, root=root),
+                context.control,
+                cache_file=context.scan_cache,
+                note=context.reporter.log,
+            )
         except RootUnreadable as error:
             raise TaskFailed("root_unreadable", str(error)) from error
         finally:

@@ -1,0 +1,223 @@
+"""Reading the checkpoints that a walk found: in what order, at the same time or one by one, again where needed."""
+
+from __future__ import annotations
+
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+from muster_agent.decide.model import Pointer
+from muster_agent.formats.base import ShardMap, Status
+from muster_agent.formats.evidence import Evidence, Memory, evidence_of, still_holds
+from muster_agent.formats.folder import Folder
+from muster_agent.formats.verdict import AgeLimit
+from muster_agent.jobs.control import JobControl
+
+READERS = 8
+"""Threads that read headers where storage answers slowly; on a fast disk they would only get in each other's way."""
+FIRST_TASKS = 4
+WAITING_RATIO = 4.0
+WAITING_SLEEPS = 4
+
+LARGE_METADATA_BYTES = 4 << 20
+"""From here a process of its own parses the metadata for seconds to minutes, while the scan goes on."""
+LARGE_READERS = 2
+POLL_SECONDS = 0.25
+
+_MAY_BE_RUNNING = frozenset({Status.INCOMPLETE, Status.IN_PROGRESS, Status.UNCOMMITTED})
+_NOT_REMEMBERED = frozenset({Status.INCOMPLETE, Status.IN_PROGRESS, Status.UNREADABLE})
+_PASSING_TROUBLE = frozenset({"permission_denied", "listing_failed", "link_broken"})
+_RACY_NS = 2_000_000_000
+"""A file that changes twice within its file system's time step looks as if it had changed once."""
+
+
+class Task(NamedTuple):
+    """One checkpoint to read: its path, the folder it lies in, and the step that its name gives. `look` lists the
+    folder that holds its files, which `seen` is where that has been done."""
+
+    path: str
+    parent: str
+    step: int | None
+    look: Callable[[], Folder]
+    read: Callable[[Folder, AgeLimit], ShardMap | None]
+    seen: Folder | None = None
+
+
+Enough = Callable[[ShardMap, Sequence[Pointer]], bool]
+"""Whether a checkpoint settles what the caller wants to know, so that older steps beside it need not be read."""
+
+
+class Counts:
+    """What has been looked at: `entries` are names in listed folders, `unchanged` the checkpoints that were known."""
+
+    def __init__(self) -> None:
+        self.entries = self.folders = self.unchanged = 0
+
+    def add(self, folder: Folder) -> None:
+        self.folders += 1
+        self.entries += len(folder.files) + len(folder.folders) + len(folder.blocked)
+
+
+class _Unsettled(NamedTuple):
+    task: Task
+    evidence: Evidence
+    seen_at: float
+    was_recent: bool
+
+
+class Reading:
+    """Reads tasks, each as far as it is not remembered. `may_lag`: the storage may show a listing late."""
+
+    def __init__(
+        self, memory: Memory | None, age_limit: AgeLimit, control: JobControl, counts: Counts, *, may_lag: bool
+    ) -> None:
+        self.memory, self.age_limit, self.control, self.counts = memory, age_limit, control, counts
+        self.may_lag = may_lag
+        self._lock = threading.Lock()
+        self._unsettled: dict[str, _Unsettled] = {}
+        self._large: ThreadPoolExecutor | None = None
+        self._later: list[Future[ShardMap | None]] = []
+
+    def all_of(self, tasks: list[Task]) -> Iterator[ShardMap]:
+        """In no certain order. The first tasks show whether the time goes into waiting for storage: then threads read
+        on. What takes long by itself is read beside all that, and comes with `rest`."""
+        waits = False
+        for index, task in enumerate(tasks[:FIRST_TASKS]):
+            wall, busy, sleeps = time.monotonic(), time.thread_time(), _sleeps()
+            yield from _present(self.read(task, later=True))
+            slow = time.monotonic() - wall > WAITING_RATIO * (time.thread_time() - busy)
+            waits = slow and _sleeps() - sleeps >= WAITING_SLEEPS if index else waits
+        if not waits:
+            for task in tasks[FIRST_TASKS:]:
+                yield from _present(self.read(task, later=True))
+            return
+        with ThreadPoolExecutor(READERS) as pool:
+            try:
+                for found in pool.map(lambda task: self.read(task, later=True), tasks[FIRST_TASKS:]):
+                    yield from _present(found)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def until(self, tasks: list[Task], enough: Enough, pointers: Sequence[Pointer]) -> Iterator[ShardMap]:
+        """Newest named step first, and in each folder no older step once one was enough. Names without a step come
+        first, since they may hold any."""
+        settled: dict[str, int] = {}
+        for task in sorted(tasks, key=lambda one: (one.step is not None, -(one.step or 0))):
+            if task.step is not None and task.step < settled.get(task.parent, 0):
+                continue
+            found = self.read(task)
+            yield from _present(found)
+            if found is not None and found.step is not None and enough(found, pointers):
+                settled[task.parent] = max(found.step, settled.get(task.parent, 0))
+
+    def rest(self) -> Iterator[ShardMap]:
+        """What was left to be read beside the others."""
+        later, self._later = self._later, []
+        try:
+            for future in later:
+                while not future.done():
+                    self.control.check()
+                    time.sleep(POLL_SECONDS)
+                yield from _present(future.result())
+        finally:
+            if self._large is not None:
+                self._large.shutdown(wait=False, cancel_futures=True)
+                self._large = None
+
+    def read(self, task: Task, *, later: bool = False) -> ShardMap | None:
+        """The checkpoint; None where there is none (any more), or it comes later."""
+        self.control.check()
+        seen_at = time.monotonic()
+        folder = task.seen or task.look()
+        if folder.gone:
+            return None
+        if task.seen is None:
+            self.counts.add(folder)
+        known = self.memory.recall(task.path, folder) if self.memory else None
+        if known is not None:
+            self.counts.unchanged += 1
+            return known
+        if later and _takes_long(folder):
+            self._large = self._large or ThreadPoolExecutor(LARGE_READERS)
+            self._later.append(self._large.submit(self._read_looked_at, task, folder, seen_at))
+            return None
+        return self._read_looked_at(task, folder, seen_at)
+
+    def _read_looked_at(self, task: Task, folder: Folder, seen_at: float) -> ShardMap | None:
+        self.control.check()
+        found = task.read(folder, self.age_limit)
+        if found is None:
+            return None
+        self.age_limit.learn(found.newest_mtime_ns)
+        recent = self.age_limit.is_recent(found.newest_mtime_ns)
+        if found.status in _MAY_BE_RUNNING or (recent and found.status is not Status.COMPLETE):
+            with self._lock:
+                self._unsettled[task.path] = _Unsettled(task, evidence_of(folder), seen_at, recent)
+        elif self.memory and _may_be_remembered(found, folder, self.age_limit):
+            self.memory.keep(task.path, evidence_of(folder), found)
+        return found
+
+    def settle(self, found: list[ShardMap], settle_seconds: float) -> list[ShardMap]:
+        """What looked unfinished and may be being written, or may not be shown in full yet, is looked at once more
+        `settle_seconds` after its first listing: if it changed, a save is running, or has ended."""
+        waiting = self._unsettled
+        times = {one.path: one.newest_mtime_ns for one in found if one.path in waiting}
+        again = {path for path in times if self._needs_second_look(waiting[path], times[path], settle_seconds)}
+        if again and settle_seconds:
+            self._wait(max(waiting[path].seen_at for path in again) + settle_seconds)
+        result: list[ShardMap] = []
+        for one in found:
+            if one.path in again:
+                second = self._second_look(waiting[one.path], one)
+                result.extend(_present(second))
+            else:
+                result.append(one)
+        return result
+
+    def _needs_second_look(self, one: _Unsettled, newest_mtime_ns: int | None, settle_seconds: float) -> bool:
+        recent = self.age_limit.is_recent(newest_mtime_ns)
+        return recent != one.was_recent or (settle_seconds > 0 and (recent or self.may_lag))
+
+    def _second_look(self, one: _Unsettled, found: ShardMap) -> ShardMap | None:
+        self.control.check()
+        folder = one.task.look()
+        if folder.gone:
+            return None
+        if not still_holds(one.evidence, folder):
+            return one.task.read(folder, self.age_limit.growing())
+        if self.age_limit.is_recent(found.newest_mtime_ns) != one.was_recent:
+            return one.task.read(folder, self.age_limit)
+        return found
+
+    def _wait(self, until: float) -> None:
+        while (left := until - time.monotonic()) > 0:
+            self.control.check()
+            time.sleep(min(left, POLL_SECONDS))
+
+
+def _present(found: ShardMap | None) -> Sequence[ShardMap]:
+    return () if found is None else (found,)
+
+
+def _sleeps() -> int:
+    """How often this thread gave the CPU away to wait; losing it to other processes on a busy node does not count."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
+def _takes_long(folder: Folder) -> bool:
+    return any(
+        seen.size_bytes >= LARGE_METADATA_BYTES and name.endswith(".metadata") for name, seen in folder.files.items()
+    )
+
+
+def _may_be_remembered(found: ShardMap, folder: Folder, age_limit: AgeLimit) -> bool:
+    """Not what may look otherwise next time although no listing shows a change: unfinished, young, or not readable."""
+    if found.status in _NOT_REMEMBERED or any(one.code in _PASSING_TROUBLE for one in found.findings):
+        return False
+    newest = max((seen.ctime_ns for seen in folder.files.values()), default=0)
+    settled = newest + min(_RACY_NS, age_limit.grace_ns) <= age_limit.now_ns
+    return settled and (found.newest_mtime_ns is None or found.newest_mtime_ns + age_limit.grace_ns <= age_limit.now_ns)
