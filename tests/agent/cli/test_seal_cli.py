@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from muster_agent.cli import main
+from muster_agent.formats.detect import read_checkpoint
+from muster_agent.jobs.seal import seal
 from muster_agent.manifest.beside import read_beside
 from muster_agent.manifest.model import manifest_id
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.formats.damage import age, copy_sample
 
 
 def muster(*arguments: object) -> Result:
@@ -70,3 +73,19 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error(checkpoint: Path, monk
     done = muster("seal", checkpoint)
     assert done.exit_code == 1
     assert "No space left on device" in done.stderr and "--no-write" in done.stderr
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_bytes_that_differ_from_the_sums_of_their_own_format_are_not_sealed(tmp_path: Path, threads: int) -> None:
+    place = copy_sample("dcp/w2/step-10", tmp_path)
+    assert seal(str(place), threads=threads, write_beside=False).manifest is not None
+    data = bytearray((place / "__1_0.distcp").read_bytes())
+    tensor = next(
+        one for one in read_checkpoint(place).tensors if one.shard == "__1_0.distcp" and one.dtype != "object"
+    )
+    data[tensor.offset_bytes] ^= 1
+    (place / "__1_0.distcp").write_bytes(data)
+    age(place)
+    done = muster("seal", place)
+    assert done.exit_code == 7 and "digest_mismatch" in done.stderr and "__1_0.distcp" in done.stderr
+    assert read_beside(str(place)) is None

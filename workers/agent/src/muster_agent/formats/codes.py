@@ -50,7 +50,7 @@ CODES: dict[str, Code] = {
     ),
     "digest_mismatch": Code(
         _DAMAGE,
-        "Bytes differ from the digest that was recorded when the checkpoint was sealed.",
+        "Bytes differ from a digest that was recorded when the checkpoint was saved or sealed.",
         f"Copy the shard from a placement that verifies, or {_OLDER}; then look at the storage for errors.",
     ),
     "changed_since_sealing": Code(

@@ -16,6 +16,7 @@ from muster_agent.formats.base import Finding, Role, Severity, ShardEntry, Tenso
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, trouble
+from muster_agent.formats.own_checks import check_file, zip_sums
 from muster_agent.formats.pickle_machine import PickleRefused, Record
 from muster_agent.formats.safetensors import add_absent
 from muster_agent.formats.torch_names import shortened
@@ -330,6 +331,16 @@ def add_torch_shard(
             draft.undecided = draft.undecided or found.detail
         draft.structure_known = draft.structure_known or found.code == "metadata_unsafe"
     return loaded
+
+
+def crc_findings(folder: Folder, name: str) -> list[Finding]:
+    """The deep check: read every stored member and compare it with the CRC-32 that the zip recorded. Nothing is found
+    where the writer recorded none. Raises nothing."""
+    try:
+        with folder.open(name) as opened:
+            return check_file(opened, name, zip_sums(opened))
+    except OSError as error:
+        return [_unread(folder, name, error)]
 
 
 def scalar(value: Any, *names: str) -> int | None:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from muster_agent.formats.base import Finding, Severity, ShardEntry, ShardMap, Status, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.detect import read_checkpoint
+from muster_agent.formats.folder import POSIX
+from muster_agent.formats.own_checks import SumChecker, recorded_sums
 from muster_agent.jobs.chunks import (
     ChunkDigester,
     StatedShard,
@@ -36,7 +38,10 @@ class SealConsumer:
     """Chunk digests in whatever order blocks land; whole-file and tensor digests strictly in order. A reader whose
     block comes too early waits for its turn: the block before it was issued earlier, so somebody is at work on it."""
 
-    def __init__(self, tensors_by_shard: Sequence[Sequence[TensorRange]]) -> None:
+    def __init__(
+        self, tensors_by_shard: Sequence[Sequence[TensorRange]], checkers: Sequence[SumChecker] | None = None
+    ) -> None:
+        self._checkers = checkers
         self._chunks = ChunkDigester(len(tensors_by_shard), CHUNK_BYTES)
         self.sealers = [ShardSealer(tensors) for tensors in tensors_by_shard]
         self._next_bytes = [0] * len(tensors_by_shard)
@@ -51,6 +56,8 @@ class SealConsumer:
                 turn.wait(_TURN_SECONDS)
                 check()
             self.sealers[extent.shard].update(data)
+            if self._checkers is not None:
+                self._checkers[extent.shard].update(data)
             self._pass_on(extent)
 
     def hashed(self, extent: Extent, digests: Sequence[int]) -> None:
@@ -84,9 +91,9 @@ def seal(
     path: str, *, control: JobControl | None = None, write_beside: bool = True, threads: int | None = None
 ) -> SealBody:
     """Read and seal one checkpoint. A checkpoint that is not complete, changes while it is read, or differs from a seal
-    of these very files is refused with findings (`manifest` None): sealing damaged bytes would bless them. Sealing
-    unchanged bytes again gives the manifest that was there. Raises CheckpointNotFound, Cancelled, and OSError where the
-    manifest cannot be written."""
+    of these very files, or from check sums that its format carries, is refused with findings (`manifest` None): sealing
+    damaged bytes would bless them. Sealing unchanged bytes again gives the manifest that was there. Raises
+    CheckpointNotFound, Cancelled, and OSError where the manifest cannot be written."""
     began = time.monotonic()
     absolute = require_present(path)
     shard_map = read_checkpoint(absolute)
@@ -130,16 +137,25 @@ def _digest_all(
     entries = [shard for shard in shard_map.shards if shard.size_bytes is not None]
     shards = stat_all(absolute, [entry.path for entry in entries])
     tensors = trainable_tensors(shard_map)
-    consumer = SealConsumer([tensors.get(entry.path, []) for entry in entries])
+    checkers = _checkers(shard_map, shards)
+    consumer = SealConsumer([tensors.get(entry.path, []) for entry in entries], checkers)
     extents = extents_of(shards, None)
     totals = read_shards(extents, shards, consumer, control, phase="seal", chunk_bytes=CHUNK_BYTES, threads=threads)
     failures = read_failures(shards, totals) or _changes(absolute, shards)
+    failures = failures or [found for checker in checkers for found in checker.findings]
     if failures:
         return None, failures
     digests = [consumer.digest(number, entry, shards[number]) for number, entry in enumerate(entries)]
     sealed_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     tensor_digests = [digest for sealer in consumer.sealers for digest in sealer.tensors]
     return assemble(shard_map, digests, tensor_digests, sealed_at=sealed_at), []
+
+
+def _checkers(shard_map: ShardMap, shards: Sequence[StatedShard]) -> list[SumChecker]:
+    """What the format itself recorded of each shard: sealing bytes that differ from it would bless damage."""
+    locations = {stated.path: stated.location for stated in shards}
+    sums = recorded_sums(shard_map, lambda path: POSIX.open(locations[path]))
+    return [SumChecker(stated.path, sums.get(stated.path, ())) for stated in shards]
 
 
 def _changes(absolute: str, before: Sequence[StatedShard]) -> list[Finding]:

@@ -1,0 +1,165 @@
+"""The check sums that formats carry themselves, held against the bytes before those are sealed: a zip's CRC-32 (files of
+torch.save, the records of DCP), and whatever else a line in `SOURCES` finds. Sealing damaged bytes would bless them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from muster_agent.formats.base import Finding, ShardMap
+from muster_agent.formats.codes import finding
+from muster_agent.formats.tree import Opened
+from muster_agent.formats.zip_directory import Archive, Member, ZipRefused, payload_begin, read_archive
+
+_MAX_LISTED = 100
+_BLOCK_BYTES = 4 * 1024 * 1024
+
+
+class RecordedSum(NamedTuple):
+    """Bytes [begin, end) of a shard must have the check sum `expected` (lower-case hex) of the kind `algorithm`. `what`
+    names them in findings."""
+
+    begin: int
+    end: int
+    algorithm: str
+    expected: str
+    what: str
+
+
+class Hasher(Protocol):
+    """What hashlib's objects are."""
+
+    def update(self, data: memoryview, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
+
+
+class Crc32:
+    """CRC-32 as zip records it. See `Hasher`."""
+
+    def __init__(self) -> None:
+        self._value = 0
+
+    def update(self, data: memoryview, /) -> None:
+        self._value = zlib.crc32(data, self._value)
+
+    def hexdigest(self) -> str:
+        return f"{self._value:08x}"
+
+
+HASHERS: dict[str, Callable[[], Hasher]] = {"crc32": Crc32, "sha256": hashlib.sha256}
+
+Open = Callable[[str], Opened]
+Source = Callable[[ShardMap, Open], Mapping[str, Sequence[RecordedSum]]]
+"""Finds recorded sums by shard path, and reads for that what it must. May raise OSError."""
+
+
+def recorded_sums(shard_map: ShardMap, open_shard: Open) -> dict[str, list[RecordedSum]]:
+    """All sums that the checkpoint carries, by shard path. `open_shard` opens a shard by its path. A file that cannot be
+    opened has none here; reading it will say why."""
+    found: dict[str, list[RecordedSum]] = {}
+    for source in SOURCES:
+        for path, sums in source(shard_map, open_shard).items():
+            found.setdefault(path, []).extend(sums)
+    return found
+
+
+class SumChecker:
+    """Takes a shard's bytes in order and compares each recorded range as it ends. `findings` are what differed."""
+
+    def __init__(self, path: str, sums: Iterable[RecordedSum]) -> None:
+        self.findings: list[Finding] = []
+        self.checked_bytes = 0
+        self._path = path
+        self._at = 0
+        self._waiting = sorted(sums, reverse=True)
+        self._open: list[tuple[RecordedSum, Hasher]] = []
+
+    def update(self, data: memoryview) -> None:
+        """The next bytes of the shard."""
+        begin, end = self._at, self._at + len(data)
+        while self._waiting and self._waiting[-1].begin < end:
+            recorded = self._waiting.pop()
+            self._open.append((recorded, HASHERS[recorded.algorithm]()))
+        still_open = []
+        for recorded, hasher in self._open:
+            hasher.update(data[max(recorded.begin - begin, 0) : recorded.end - begin])
+            if recorded.end > end:
+                still_open.append((recorded, hasher))
+            else:
+                self._compare(recorded, hasher.hexdigest())
+        self._open = still_open
+        self._at = end
+
+    def _compare(self, recorded: RecordedSum, actual: str) -> None:
+        self.checked_bytes += recorded.end - recorded.begin
+        if actual == recorded.expected or len(self.findings) >= _MAX_LISTED:
+            return
+        detail = (
+            f"{recorded.what} of {self._path} has the {recorded.algorithm} {actual}, and {recorded.expected} was "
+            "recorded when it was saved"
+        )
+        found = finding(
+            "digest_mismatch", path=self._path, detail=detail, begin_byte=recorded.begin, end_byte=recorded.end
+        )
+        self.findings.append(found)
+
+
+def check_file(opened: Opened, path: str, sums: Iterable[RecordedSum]) -> list[Finding]:
+    """Read a whole file and compare. Raises OSError."""
+    checker = SumChecker(path, sums)
+    for at in range(0, opened.size_bytes, _BLOCK_BYTES):
+        checker.update(memoryview(opened.pread(min(_BLOCK_BYTES, opened.size_bytes - at), at)))
+    return checker.findings
+
+
+# -- zip ---------------------------------------------------------------------------------------------------------------
+def zip_sums(opened: Opened) -> list[RecordedSum]:
+    """The sums of all zips that lie one behind the other at the end of a file: one in a file of torch.save, one per
+    record in a file of DCP. Compressed members are left out. Raises OSError."""
+    sums: list[RecordedSum] = []
+    end = opened.size_bytes
+    while end > 0:
+        try:
+            archive = read_archive(opened, 0, end)
+        except ZipRefused:
+            break
+        if archive is None:
+            break
+        sums.extend(_archive_sums(opened, archive))
+        end = archive.begin if archive.begin < end else 0
+    return sums
+
+
+def _archive_sums(opened: Opened, archive: Archive) -> Iterable[RecordedSum]:
+    """Writers may leave the sums out, and then write zero everywhere."""
+    members = [member for member in archive.members if member.size_bytes and member.stored]
+    if not any(member.crc32 for member in members):
+        return
+    for member in members:
+        begin = payload_begin(opened, member)
+        if begin is not None:
+            yield _member_sum(member, begin)
+
+
+def _member_sum(member: Member, begin: int) -> RecordedSum:
+    what = f"member {member.name[:200]!r}"
+    return RecordedSum(begin, begin + member.size_bytes, "crc32", f"{member.crc32:08x}", what)
+
+
+def _zips(shard_map: ShardMap, open_shard: Open) -> dict[str, list[RecordedSum]]:
+    found = {}
+    for shard in shard_map.shards:
+        if shard.size_bytes:
+            try:
+                with open_shard(shard.path) as opened:
+                    found[shard.path] = zip_sums(opened)
+            except OSError:
+                continue
+    return found
+
+
+SOURCES: tuple[Source, ...] = (_zips,)
