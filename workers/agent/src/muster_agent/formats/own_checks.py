@@ -1,5 +1,5 @@
-"""The check sums that formats carry themselves, held against the bytes before those are sealed: a zip's CRC-32 (files of
-torch.save, the records of DCP), and whatever else a line in `SOURCES` finds. Sealing damaged bytes would bless them.
+"""The check sums that formats carry themselves, held against the bytes before those are sealed: a zip's CRC-32 (files
+of torch.save, the records of DCP), and what else a line in `SOURCES` finds. Sealing damaged bytes would bless them.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ Source = Callable[[ShardMap, Open], Mapping[str, Sequence[RecordedSum]]]
 
 
 def recorded_sums(shard_map: ShardMap, open_shard: Open) -> dict[str, list[RecordedSum]]:
-    """All sums that the checkpoint carries, by shard path. `open_shard` opens a shard by its path. A file that cannot be
-    opened has none here; reading it will say why."""
+    """All sums that the checkpoint carries, by shard path. `open_shard` opens a shard by its path. A file that cannot
+    be opened has none here; reading it will say why."""
     found: dict[str, list[RecordedSum]] = {}
     for source in SOURCES:
         for path, sums in source(shard_map, open_shard).items():
