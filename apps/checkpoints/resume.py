@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import msgspec
 from django.db.models import F, Window
 from django.db.models.functions import DenseRank
 from django.utils import timezone
+from muster_agent.decide.frameworks import governing
 from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, ResumeRequest
 from muster_agent.decide.resume import decide
 from muster_agent.protocol.trust import Trust
@@ -120,6 +122,10 @@ def _candidate(row: Placement, findings: Sequence[Finding], now: datetime) -> Ca
         not_resumable_reasons=(*row.not_resumable_reasons, *_shortened(listed)),
         world_size=row.checkpoint.world_size,
         dp=row.checkpoint.dp,
+        tp=row.checkpoint.tp,
+        pp=row.checkpoint.pp,
+        must_match=tuple(row.checkpoint.must_match),
+        total_bytes=row.total_bytes,
         trust=Trust(row.trust),
         as_of=_iso(row.trust_at or row.last_seen_at),
         age_seconds=None if saved_at is None else (now - saved_at).total_seconds(),
@@ -131,8 +137,13 @@ def _candidate(row: Placement, findings: Sequence[Finding], now: datetime) -> Ca
 
 
 def _pointer(pointers: Sequence[Pointer]) -> Pointer | None:
-    """The furthest of several (each tier may have its own); a binding one before another of the same step."""
-    return max(pointers, key=lambda pointer: (pointer.step or -1, pointer.binding), default=None)
+    """The furthest of those that count in their folders (each tier may have its own); a binding one before another of
+    the same step."""
+    folders: dict[str, list[Pointer]] = defaultdict(list)
+    for pointer in pointers:
+        folders[posixpath.dirname(pointer.path)].append(pointer)
+    counting = [one for group in folders.values() if (one := governing(group)) is not None]
+    return max(counting, key=lambda pointer: (pointer.step or -1, pointer.binding), default=None)
 
 
 # -- loading -----------------------------------------------------------------------------------------------------------

@@ -194,14 +194,19 @@ class ResumeQuerySerializer(StrictSerializer):
     dp = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
     tp = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
     pp = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
-    format = serializers.CharField(max_length=32, required=False)
+    checkpoint_format = serializers.CharField(max_length=32, required=False, help_text="Only this format.")
     evidence = serializers.BooleanField(default=False, help_text="Add what is known here about every copy.")
 
     def resume_request(self) -> ResumeRequest:
         """Of the validated query."""
         asked = self.validated_data
-        numbers = {name: asked.get(name) for name in ("step", "world_size", "dp", "tp", "pp", "format")}
-        return ResumeRequest(require=Trust(asked["require"]), max_age_seconds=asked.get("max_age"), **numbers)
+        numbers = {name: asked.get(name) for name in ("step", "world_size", "dp", "tp", "pp")}
+        return ResumeRequest(
+            require=Trust(asked["require"]),
+            max_age_seconds=asked.get("max_age"),
+            format=asked.get("checkpoint_format"),
+            **numbers,
+        )
 
 
 class PointerSerializer(serializers.Serializer[Any]):
@@ -213,6 +218,16 @@ class SkippedSerializer(serializers.Serializer[Any]):
     path = serializers.CharField()
     step = serializers.IntegerField(allow_null=True)
     reasons = serializers.ListField(child=serializers.CharField())
+
+
+class PointerChoiceSerializer(serializers.Serializer[Any]):
+    """What the framework would load by itself."""
+
+    rule = serializers.CharField()
+    path = serializers.CharField(allow_null=True)
+    step = serializers.IntegerField(allow_null=True)
+    is_same = serializers.BooleanField(help_text="Whether it is this answer's own choice.")
+    reason = serializers.CharField()
 
 
 class CopyEvidenceSerializer(serializers.Serializer[Any]):
@@ -241,4 +256,8 @@ class ResumePointSerializer(serializers.Serializer[Any]):
     predicted_seconds = serializers.FloatField(allow_null=True)
     pointer = PointerSerializer(allow_null=True)
     skipped = SkippedSerializer(many=True)
+    nearest_steps = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Around a step that is absent, nearest first."
+    )
+    pointer_choice = PointerChoiceSerializer(allow_null=True)
     evidence = CopyEvidenceSerializer(many=True, required=False, help_text="Only with ?evidence=1.")

@@ -63,7 +63,7 @@ def test_a_resume_point_has_the_shape_of_the_command_line(run: TrainingRun) -> N
     body = client().get("/api/v1/runs/llama-70b/resume-point").json()
     assert set(body) == {
         "outcome", "path", "step", "tier", "status", "trust", "as_of", "source", "predicted_seconds", "pointer",
-        "skipped",
+        "skipped", "nearest_steps", "pointer_choice",
     }  # fmt: skip
     assert (body["outcome"], body["step"], body["tier"], body["source"]) == ("found", 20, "nvme", "server")
     assert body["predicted_seconds"] is None

@@ -21,7 +21,21 @@ from muster_agent.jobs.seal import seal
 
 from tests.agent.checkpoint_factory import write_checkpoint
 
-FIELDS = ("outcome path step tier status trust as_of source predicted_seconds pointer skipped").split()  # noqa: SIM905
+FIELDS = [
+    "outcome",
+    "path",
+    "step",
+    "tier",
+    "status",
+    "trust",
+    "as_of",
+    "source",
+    "predicted_seconds",
+    "pointer",
+    "skipped",
+    "nearest_steps",
+    "pointer_choice",
+]  # noqa: SIM905
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 

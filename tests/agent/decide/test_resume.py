@@ -3,8 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from muster_agent.decide.fit import wanted_world_size
+from muster_agent.decide.frameworks import governing
 from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, ResumeRequest
-from muster_agent.decide.resume import decide, duration, wanted_world_size
+from muster_agent.decide.resume import decide
+from muster_agent.formats.times import duration
 from muster_agent.protocol.trust import Trust
 
 
@@ -15,6 +18,7 @@ def one(step: int | None, **changes: Any) -> Candidate:
         "status": "complete",
         "resumable": True,
         "world_size": 4,
+        "must_match": ("world_size",),
         "trust": Trust.COMPLETE,
         "age_seconds": 60.0,
         **changes,
@@ -53,8 +57,11 @@ def test_no_candidates_is_its_own_outcome() -> None:
         ),
         ({"damage": ("bytes 4 to 8 of a differ",)}, "an audit found damage: bytes 4 to 8 of a differ"),
         ({"world_size": 8}, "it was saved by 8 ranks that each load their own shard, not by 4"),
-        ({"format": "dcp", "dp": 2}, "its data-loader state is for 2 data-parallel ranks, not for 4"),
-        ({"age_seconds": 7300.0}, "it is 2 h old, and at most 60 min is allowed"),
+        (
+            {"format": "dcp", "dp": 2, "must_match": ("dp",)},
+            "its data-loader state is for 2 data-parallel ranks, not for 4",
+        ),
+        ({"age_seconds": 7300.0, "files_age_seconds": 60.0}, "it is 2 h old, and at most 60 min is allowed"),
         ({"age_seconds": None}, "its age is not known"),
     ],
 )
@@ -134,7 +141,7 @@ def test_a_damaged_copy_is_passed_over_for_the_other_one_of_that_step() -> None:
 
 
 def test_formats_that_reshard_fit_any_world_size() -> None:
-    assert ask(one(30, format="dcp", world_size=2), world_size=64).step == 30
+    assert ask(one(30, format="dcp", world_size=2, must_match=()), world_size=64).step == 30
     assert ask(one(30, world_size=None), world_size=64).step == 30
 
 
@@ -155,3 +162,90 @@ def test_the_order_of_candidates_does_not_matter() -> None:
 )
 def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("asked", "fits"),
+    [({"world_size": 2}, True), ({"world_size": 3}, False), ({"dp": 3}, False), ({"dp": 2}, True), ({}, True)],
+)
+def test_a_number_that_must_match_follows_from_the_world_size_too(asked: dict[str, int], fits: bool) -> None:
+    found = ask(one(30, format="deepspeed", world_size=2, dp=2, must_match=("dp",)), **asked)
+    assert (found.outcome == "found") == fits
+    if not fits:
+        assert "saved by 2 data-parallel ranks, not by 3" in reasons(found)[30]
+        assert "universal" in reasons(found)[30]
+
+
+def test_degrees_that_reshard_may_change() -> None:
+    saved = one(30, format="megatron_dist", world_size=4, dp=1, tp=2, pp=2, must_match=())
+    assert ask(saved, dp=4, tp=1, pp=1, world_size=4).step == 30
+
+
+def test_a_changed_tensor_parallel_degree_is_refused_where_it_must_match() -> None:
+    saved = one(30, format="megatron_legacy", world_size=4, dp=1, tp=2, pp=2, must_match=("tp", "pp"))
+    assert "2 tensor-parallel ranks, not by 4" in reasons(ask(saved, tp=4))[30]
+    assert "2 pipeline stages, not by 1" in reasons(ask(saved, tp=2, dp=2, world_size=4))[30]
+
+
+def test_the_steps_around_an_absent_one_are_named_nearest_first() -> None:
+    found = ask(*(one(step) for step in (100, 200, 300, 400, 500)), step=290)
+    assert (found.outcome, found.nearest_steps) == ("step_absent", (300, 200, 400, 100))
+
+
+# -- what the framework would do by itself -----------------------------------------------------------------------------
+def tracker(step: int | None, **changes: Any) -> Pointer:
+    return Pointer(path="/run/latest_checkpointed_iteration.txt", step=step, binding=True, **changes)
+
+
+def iteration(step: int, **changes: Any) -> Candidate:
+    return one(step, path=f"/run/iter_{step:07d}", format="megatron_dist", must_match=(), **changes)
+
+
+def test_the_frameworks_own_choice_is_the_same() -> None:
+    choice = ask(iteration(20), iteration(30), pointer=tracker(30)).pointer_choice
+    assert choice is not None and (choice.is_same, choice.step, choice.path) == (True, 30, "/run/iter_0000030")
+
+
+def test_a_pointer_to_an_incomplete_checkpoint_would_have_been_followed() -> None:
+    found = ask(iteration(20), iteration(30, status="incomplete"), pointer=tracker(30))
+    choice = found.pointer_choice
+    assert found.step == 20 and choice is not None
+    assert (choice.is_same, choice.step) == (False, 30) and "its status is incomplete" in choice.reason
+
+
+def test_a_missing_pointer_is_what_megatron_would_fail_on() -> None:
+    choice = ask(iteration(20), iteration(30)).pointer_choice
+    assert choice is not None and (choice.path, choice.is_same) == (None, False)
+    assert "random weights" in choice.reason
+
+
+def test_a_tracker_follows_the_number_in_the_name_and_not_the_state_inside() -> None:
+    renamed = one(28, path="/run/iter_0000025", format="megatron_dist", must_match=())
+    choice = ask(renamed, pointer=tracker(28)).pointer_choice
+    assert choice is not None and choice.path is None and "not there" in choice.reason
+
+
+def test_the_trainer_takes_the_highest_number_whole_or_not() -> None:
+    whole = one(900, path="/run/checkpoint-900", format="hf_trainer", must_match=())
+    cut = one(1000, path="/run/checkpoint-1000", format="hf_trainer", status="incomplete")
+    found = ask(whole, cut)
+    assert found.step == 900 and found.pointer_choice is not None
+    assert (found.pointer_choice.step, found.pointer_choice.is_same) == (1000, False)
+
+
+def test_dlrovers_tracker_counts_before_the_one_that_runs_ahead() -> None:
+    dlrover = Pointer(path="/run/dlrover_latest.txt", step=50, binding=True)
+    assert governing([tracker(100), dlrover]) == dlrover
+    assert governing([Pointer(path="/run/latest", step=100), tracker(50)]) == tracker(50)
+    assert governing([tracker(None, problem="it is empty"), Pointer(path="/run/latest", step=1)]).step == 1  # type: ignore[union-attr]
+    assert governing([]) is None
+
+
+def test_of_the_links_of_several_ranks_the_lowest_step_counts() -> None:
+    links = [Pointer(path=f"/run/latest-rank{rank}.pt", step=step) for rank, step in ((0, 20), (1, 10), (2, 20))]
+    assert governing(links) == links[1]
+
+
+def test_non_persistent_copies_are_newer_than_the_tracker_by_design() -> None:
+    local = one(35, path="/run/non_persistent/iter_0000035", format="megatron_dist", must_match=())
+    assert ask(iteration(30), local, pointer=tracker(30)).step == 35

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from muster_agent.cli.inventory_text import inventory_lines
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
-from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.checkpoint import GRACE_SECONDS, state_shards
 from muster_agent.formats.times import iso_time
@@ -97,9 +95,3 @@ def _say_place(found: Inventory) -> None:
     for one in found.findings:
         say(one_line(f"{one.severity.value} {one.code}: {one.path}: {one.detail}"))
         say(one_line(f"  what to do: {one.cure}"))
-
-
-def pointer_beside(pointers: Sequence[Pointer], folder: str) -> Pointer | None:
-    """The pointer that counts in a run's folder: a binding one before any other."""
-    beside = [one for one in pointers if one.path.rsplit("/", 1)[0] == folder]
-    return min(beside, key=lambda one: (not one.binding, one.path), default=None)

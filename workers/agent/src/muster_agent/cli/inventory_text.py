@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from muster_agent.cli.output import human_bytes
-from muster_agent.decide.resume import duration
 from muster_agent.formats.base import Finding, Severity, ShardMap
 from muster_agent.formats.checkpoint import state_shards
+from muster_agent.formats.times import duration
 from muster_agent.formats.walk import Inventory
 
 _HEADINGS = ("step", "status", "resume", "format", "ranks", "shards", "size", "changed", "name")

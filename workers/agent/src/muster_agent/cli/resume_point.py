@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterable, Sequence
 
 import click
 import msgspec
 
-from muster_agent.cli.inventory import listed, pointer_beside
+from muster_agent.cli.inventory import listed
+from muster_agent.cli.launchers import Launcher, launcher_text, misfit, needs_quoting
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
-from muster_agent.cli.resume_text import decision_lines
+from muster_agent.cli.resume_text import decision_lines, failure_lines, warning_lines
 from muster_agent.cli.server_evidence import BUDGET_SECONDS, NoEvidence, ServerAnswer, ask_server, read_token
 from muster_agent.decide.evidence import candidates_of
+from muster_agent.decide.fit import wanted_world_size
+from muster_agent.decide.frameworks import governing
 from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, ResumeRequest
-from muster_agent.decide.resume import decide, reasons_against, wanted_world_size
+from muster_agent.decide.resume import NON_PERSISTENT, decide, reasons_against
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.names import run_of_path
 from muster_agent.formats.walk import Inventory
@@ -55,35 +59,71 @@ _COUNT = click.IntRange(min=1)
     "--require", type=click.Choice(_REQUIRABLE), default="complete", show_default=True, help="The least trust."
 )
 @click.option("--max-age", "max_age_seconds", type=Age(), metavar="AGE", help="Oldest allowed: 900, 30min, 12h, 2d.")
-@click.option("--format", "format_name", metavar="FORMAT", help="Only this format: safetensors, dcp, dcp_hf.")
+@click.option("--checkpoint-format", "format_name", metavar="NAME", help="Only this format: dcp, megatron_dist ...")
 @click.option("--run", "run_name", help="The run's name on the server, and which run where PATH holds several.")
 @click.option("--server", envvar="MUSTER_SERVER", metavar="URL", help="Ask this control plane for evidence too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the decision as JSON.")
+@click.option(
+    "--format", "launcher", type=click.Choice([one.value for one in Launcher]), help="Print only what a launcher takes."
+)
 def resume_point(
     path: str,
     run_name: str | None,
     server: str | None,
     as_json: bool,
+    launcher: str | None,
     format_name: str | None,
     require: str,
     **asked: int | float | None,
 ) -> None:
     """Say which checkpoint under PATH a restart should load, and why newer ones were passed over.
 
-    Exit 0: the point is named. Exit 3: there is none, and the outcome says why. Exit 1 or 2: PATH could not be looked
-    at or the question was wrong; never take that for "start from step 0".
+    \b
+    --format path       the path alone: srun train --resume "$(muster resume-point DIR --format path)"
+    --format env        MUSTER_RESUME_PATH=..., _STEP and more, for eval "$(...)"
+    --format megatron   --load DIR --ckpt-step N
+    --format deepspeed  --load_dir DIR --tag NAME
+    --format hf         --resume_from_checkpoint PATH
+
+    Exit 0: the point is named. Exit 3: there is none, and the outcome says why: nothing_resumable (checkpoints lie
+    here, and none can be used), step_absent, or no_checkpoints. Exit 1 or 2: PATH could not be looked at or the
+    question was wrong; never take that for "start from step 0".
     """
+    if launcher is not None and as_json:
+        raise CommandFailed("--json and --format exclude each other", hint="choose one", code=ExitCode.USAGE)
     judge = _Judge(_request(require, format_name, asked), server, run_name)
     found = listed(path, missing=ExitCode.ERROR, enough=judge.is_enough)
     folder, shard_maps = _one_run(found, path, run_name)
     decision = judge.decide(shard_maps, found.pointers, folder)
     if as_json:
         print_json(_json(decision))
+    elif launcher is not None:
+        _print_for(Launcher(launcher), decision)
     else:
         for line in decision_lines(decision, path):
             click.echo(one_line(line))
+    chosen = next((one for one in shard_maps if one.path == decision.path), None)
+    for line in warning_lines(decision, chosen, found.findings):
+        say(one_line(line))
     if decision.outcome != "found":
+        for line in failure_lines(decision, path, judge.request):
+            say(one_line(line))
         raise SystemExit(int(_without_a_point(shard_maps, path)))
+
+
+def _print_for(launcher: Launcher, decision: ResumeDecision) -> None:
+    """Bytes, since a path may hold any; nothing at all on stdout where a launcher would take it for a path."""
+    text = launcher_text(launcher, decision)
+    if text:
+        sys.stdout.buffer.write(os.fsencode(f"{text}\n"))
+        sys.stdout.buffer.flush()
+    if needs_quoting(launcher, text):
+        say('muster: the path needs quoting: use eval "words=($(muster resume-point ...))" and pass "${words[@]}"')
+    if launcher is Launcher.PATH and text.endswith("\n"):
+        say('muster: the path ends in a line break, which "$(...)" removes: rename the folder')
+    reason = misfit(launcher, decision)
+    if reason is not None:
+        say(one_line(f"muster: {reason}"))
 
 
 def _without_a_point(shard_maps: Sequence[ShardMap], path: str) -> ExitCode:
@@ -111,7 +151,7 @@ class _Judge:
         candidate = self.candidate(shard_map, folder)
         if self.request.step not in (None, candidate.step):
             return False
-        return not reasons_against(candidate, self.request, pointer_beside(pointers, folder))
+        return not reasons_against(candidate, self.request, _pointer_in(folder, pointers))
 
     def candidate(self, shard_map: ShardMap, folder: str) -> Candidate:
         """The checkpoint with what its manifest and the server add; each is asked once."""
@@ -132,11 +172,15 @@ class _Judge:
 
     def decide(self, shard_maps: Sequence[ShardMap], pointers: Sequence[Pointer], folder: str) -> ResumeDecision:
         candidates = [self.candidate(shard_map, folder) for shard_map in shard_maps]
-        decision = decide(candidates, self.request, pointer_beside(pointers, folder))
+        decision = decide(candidates, self.request, _pointer_in(folder, pointers))
         answer = self.answer
         if answer is not None and decision.path is not None and decision.path == answer.path:
             return msgspec.structs.replace(decision, predicted_seconds=answer.predicted_seconds)
         return decision
+
+
+def _pointer_in(folder: str, pointers: Sequence[Pointer]) -> Pointer | None:
+    return governing([one for one in pointers if os.path.dirname(one.path) == folder])
 
 
 def _verdicts(sealed_paths: Iterable[str]) -> dict[str, LocalVerdict]:
@@ -170,14 +214,28 @@ def _one_run(found: Inventory, path: str, run_name: str | None) -> tuple[str, li
         folders = [
             folder for folder in folders if run_name in (os.path.basename(folder), run_of_path(f"{folder}/step"))
         ]
+    own = os.path.abspath(path)
+    if run_name is None and own in folders:
+        return own, _of_own_folder(found, own, folders)
     if len(folders) > 1 or (run_name is not None and not folders and found.checkpoints):
         names = sorted({os.path.dirname(one.path) for one in found.checkpoints if one.step is not None})
         shown = "\n    ".join(names[:10])
         message = f"{path} holds the checkpoints of {len(names)} runs:\n    {shown}"
         raise CommandFailed(message, hint="name one of these folders, or choose with --run", code=ExitCode.USAGE)
     if not folders:
-        return os.path.abspath(path), list(found.checkpoints)
+        return own, list(found.checkpoints)
     return folders[0], [one for one in found.checkpoints if os.path.dirname(one.path) == folders[0]]
+
+
+def _of_own_folder(found: Inventory, own: str, folders: Sequence[str]) -> list[ShardMap]:
+    """Where PATH itself holds steps, they are the run, with Megatron's non-persistent copies of it; what lies in other
+    folders below is another run's, and is said to be left aside."""
+    taken = {own, os.path.join(own, NON_PERSISTENT)}
+    aside = [folder for folder in folders if folder not in taken]
+    if aside:
+        more = f" and {len(aside) - 3} more" if len(aside) > 3 else ""
+        say(one_line(f"muster: left aside, as runs of their own: {', '.join(aside[:3])}{more}"))
+    return [one for one in found.checkpoints if os.path.dirname(one.path) in taken]
 
 
 def _server_answer(server: str | None, run: str, began: float) -> ServerAnswer:
@@ -194,7 +252,6 @@ def _server_answer(server: str | None, run: str, began: float) -> ServerAnswer:
 def _json(decision: ResumeDecision) -> dict[str, object]:
     pointer = decision.pointer
     return {
-        **msgspec.structs.asdict(decision),
+        **msgspec.to_builtins(decision),
         "pointer": None if pointer is None else {"path": pointer.path, "step": pointer.step},
-        "skipped": [msgspec.structs.asdict(one) for one in decision.skipped],
     }

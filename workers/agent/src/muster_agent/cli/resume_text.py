@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from muster_agent.decide.model import ResumeDecision
-from muster_agent.decide.resume import duration
+from muster_agent.decide.model import PointerChoice, ResumeDecision, ResumeRequest
+from muster_agent.formats.base import Finding, ShardMap
+from muster_agent.formats.times import duration
 
 _OUTCOMES = {
     "no_checkpoints": "There are no checkpoints under {path}.",
@@ -17,6 +18,7 @@ _SOURCES = {
     "disk+manifest": "the files on disk, and what Muster left beside them",
     "disk+server": "the files on disk, and what the server knows of them",
 }
+_ABOUT_THE_CHOICE = frozenset({"step_mismatch", "duplicate_step", "state_shrank"})
 
 
 def decision_lines(decision: ResumeDecision, path: str) -> Iterator[str]:
@@ -31,11 +33,70 @@ def decision_lines(decision: ResumeDecision, path: str) -> Iterator[str]:
             yield f"  predicted time to resume: {duration(decision.predicted_seconds)}"
     else:
         yield _OUTCOMES[decision.outcome].format(path=path)
+        if decision.nearest_steps:
+            yield f"  the nearest steps that are there: {_listed(decision.nearest_steps)}"
         yield "  Do not start from step 0 without asking why: `muster inventory` shows what lies there."
     if decision.pointer is not None and decision.pointer.step is not None:
         yield f"  the framework's own pointer names step {decision.pointer.step} ({decision.pointer.path})"
+    if decision.pointer_choice is not None:
+        yield f"  left to itself, the framework would load {_choice(decision.pointer_choice)}"
     if decision.skipped:
         yield "Passed over:"
     for one in decision.skipped:
         yield f"  step {'?' if one.step is None else one.step}: {one.path}"
         yield from (f"      {reason}" for reason in one.reasons)
+
+
+def _choice(choice: PointerChoice) -> str:
+    if choice.path is None:
+        return f"nothing: {choice.reason}"
+    if choice.is_same:
+        return f"the same ({choice.rule})"
+    step = choice.path.rsplit("/", 1)[-1] if choice.step is None else f"step {choice.step}"
+    return f"{step} ({choice.rule}); {choice.reason}"
+
+
+def warning_lines(decision: ResumeDecision, chosen: ShardMap | None, about_folder: Sequence[Finding]) -> Iterator[str]:
+    """What must not be missed although an answer was found: a framework that would do something else by itself, another
+    history of training in the folder, and doubts about the chosen checkpoint."""
+    choice = decision.pointer_choice
+    if choice is not None and choice.path is None and not choice.is_same:
+        yield f"muster: WARNING: without Muster this restart would not find its checkpoint: {choice.reason}"
+        if decision.step is not None:
+            yield f"  what to do: pass step {decision.step} to the launcher explicitly, or write the pointer again"
+    for found in about_folder:
+        if found.code.startswith("pointer_") and found.code != "pointer_missing":
+            yield f"muster: {found.code}: {found.detail}"
+    if decision.outcome == "found" and (older := _of_older_histories(decision)):
+        yield f"muster: WARNING: two histories of training lie here; step {decision.step} is of the one saved last"
+        yield f"  by the storage's clock. Newer by number, older by time: step {_listed(older)}"
+        yield "  what to do: pass --step to continue from one of those; keep each training in a folder of its own"
+    for found in chosen.findings if chosen is not None else ():
+        if found.code in _ABOUT_THE_CHOICE:
+            yield f"muster: {found.code}: {found.detail}"
+
+
+def failure_lines(decision: ResumeDecision, path: str, request: ResumeRequest) -> Iterator[str]:
+    """Why there is no point, as an error."""
+    if decision.outcome == "no_checkpoints":
+        yield f"muster: no checkpoints here: nothing under {path} is one"
+        yield "  what to do: check the path; only if this run never saved, start from step 0"
+    elif decision.outcome == "step_absent":
+        nearest = _listed(decision.nearest_steps) or "none with a known step"
+        yield f"muster: there is no step {request.step} under {path}; the nearest are {nearest}"
+        yield "  what to do: name one of them with --step; do not start from step 0"
+    else:
+        yield f"muster: nothing resumable: there are checkpoints under {path}, and none can be resumed from"
+        yield "  what to do: read why each was passed over; do not start from step 0"
+
+
+def _of_older_histories(decision: ResumeDecision) -> list[int]:
+    return [
+        one.step
+        for one in decision.skipped
+        if one.step is not None and any("older history of training" in reason for reason in one.reasons)
+    ]
+
+
+def _listed(steps: Sequence[int]) -> str:
+    return ", ".join(map(str, steps[:6])) + (f" and {len(steps) - 6} more" if len(steps) > 6 else "")

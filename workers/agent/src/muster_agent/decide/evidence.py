@@ -38,7 +38,7 @@ class ServerEvidence(msgspec.Struct, frozen=True, kw_only=True):
 
 def from_disk(shard_map: ShardMap, now_unix_seconds: float) -> Candidate:
     """What the disk alone proves: `complete` where every promised shard is there with the right size, as of now."""
-    mtime_ns = shard_map.newest_mtime_ns
+    mtime_ns, middle_ns = shard_map.newest_mtime_ns, shard_map.middle_mtime_ns
     return Candidate(
         path=shard_map.path,
         step=shard_map.step,
@@ -48,9 +48,14 @@ def from_disk(shard_map: ShardMap, now_unix_seconds: float) -> Candidate:
         not_resumable_reasons=_explained(shard_map),
         world_size=shard_map.world_size,
         dp=shard_map.dp,
+        tp=shard_map.tp,
+        pp=shard_map.pp,
+        must_match=shard_map.must_match,
+        total_bytes=shard_map.total_bytes,
         trust=Trust.COMPLETE if shard_map.status is Status.COMPLETE else Trust.LISTED,
         as_of=datetime.fromtimestamp(now_unix_seconds, UTC).isoformat(timespec="seconds"),
         age_seconds=None if mtime_ns is None else max(0.0, now_unix_seconds - mtime_ns / 1e9),
+        files_age_seconds=None if middle_ns is None else now_unix_seconds - middle_ns / 1e9,
     )
 
 

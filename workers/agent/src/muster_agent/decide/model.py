@@ -19,10 +19,17 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     not_resumable_reasons: tuple[str, ...] = ()
     world_size: int | None = None
     dp: int | None = None
-    """Data-parallel ranks that its data-loader state is for, where the format tells."""
+    """Data-parallel ranks (of its data-loader state, where only that depends on them), where the format tells."""
+    tp: int | None = None
+    pp: int | None = None
+    must_match: tuple[str, ...] = ()
+    """Which of `world_size`, `dp`, `tp` and `pp` the asking job must share with the one that saved."""
     trust: Trust = Trust.LISTED
     as_of: str | None = None
     age_seconds: float | None = None
+    files_age_seconds: float | None = None
+    """The age of its middle file: one that was repaired or added later does not make the checkpoint younger."""
+    total_bytes: int = 0
     tier: str | None = None
     tier_order: int = 0
     damage: tuple[str, ...] = ()
@@ -36,6 +43,21 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     step: int | None
     binding: bool = False
+    target: str | None = None
+    """The name that it names, beside it; None where it names a step by number only."""
+    problem: str | None = None
+    """Why it cannot be followed, as half a sentence; None where it can."""
+
+
+class PointerChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """What the framework would load by itself: by its pointer, or by its own rule where it has none. `path` and `step`
+    are None where it would load nothing. `is_same` says whether that is the decision's own choice."""
+
+    rule: str
+    path: str | None
+    step: int | None
+    is_same: bool
+    reason: str
 
 
 class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +79,8 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 class ResumeDecision(msgspec.Struct, frozen=True, kw_only=True):
     """`outcome`: found, nothing_resumable, no_checkpoints or step_absent. `skipped` names every newer step that was
-    passed over, with reasons. `predicted_seconds` is added by the control plane."""
+    passed over, with reasons, and those of another history of training. `nearest_steps` are the existing ones around a
+    step that is absent, nearest first. `predicted_seconds` is added by the control plane."""
 
     outcome: str
     path: str | None = None
@@ -70,3 +93,5 @@ class ResumeDecision(msgspec.Struct, frozen=True, kw_only=True):
     predicted_seconds: float | None = None
     pointer: Pointer | None = None
     skipped: tuple[Skipped, ...] = ()
+    nearest_steps: tuple[int, ...] = ()
+    pointer_choice: PointerChoice | None = None

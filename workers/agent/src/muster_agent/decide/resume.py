@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Sequence
 
+from muster_agent.decide.fit import fit_reasons
+from muster_agent.decide.frameworks import framework_choice
+from muster_agent.decide.lineage import reasons_by_lineage
 from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, ResumeRequest, Skipped
-
-RANK_BOUND_FORMATS = frozenset({"safetensors"})
-"""Where a known world size means that each rank loads the very shard it saved; DCP and the others reshard."""
+from muster_agent.formats.times import duration
 
 Judged = tuple[Candidate, tuple[str, ...]]
+_NEAREST = 4
 
 
 def decide(candidates: Sequence[Candidate], request: ResumeRequest, pointer: Pointer | None = None) -> ResumeDecision:
     """The newest candidate that nothing speaks against; of several copies of one step the most trusted, then the one on
-    the fastest tier. Each candidate passed over at that step or a newer one is named in `skipped` with its reasons."""
+    the fastest tier. Each candidate passed over at that step or a newer one is named in `skipped` with its reasons, and
+    so is what belongs to an older history of training in the same folder."""
     if not candidates:
         return ResumeDecision(outcome="no_checkpoints", pointer=pointer)
     considered = [one for one in candidates if request.step is None or one.step == request.step]
     if not considered:
-        return ResumeDecision(outcome="step_absent", pointer=pointer)
-    judged = [(one, reasons_against(one, request, pointer)) for one in considered]
+        return ResumeDecision(
+            outcome="step_absent", pointer=pointer, nearest_steps=nearest_steps(candidates, request.step or 0)
+        )
+    judged = _judged(considered, candidates, request, pointer)
+    against = {one.path: "; ".join(reasons) for one, reasons in judged if reasons}
     good = [one for one, reasons in judged if not reasons]
-    if not good:
-        return ResumeDecision(outcome="nothing_resumable", pointer=pointer, skipped=_skipped(judged))
-    chosen = min(good, key=_preference)
+    chosen = min(good, key=_preference, default=None)
+    choice = framework_choice(candidates, pointer, chosen, against)
+    if chosen is None:
+        return ResumeDecision(
+            outcome="nothing_resumable", pointer=pointer, skipped=_skipped(judged), pointer_choice=choice
+        )
     newer = [item for item in judged if item[0].step is not None and item[0].step >= (chosen.step or 0)]
     return ResumeDecision(
         outcome="found",
@@ -38,7 +47,24 @@ def decide(candidates: Sequence[Candidate], request: ResumeRequest, pointer: Poi
         source=chosen.source,
         pointer=pointer,
         skipped=_skipped(newer),
+        pointer_choice=choice,
     )
+
+
+def _judged(
+    considered: Sequence[Candidate], candidates: Sequence[Candidate], request: ResumeRequest, pointer: Pointer | None
+) -> list[Judged]:
+    older = {} if request.step is not None else reasons_by_lineage(candidates)
+    return [
+        (one, (*reasons_against(one, request, pointer), *([older[one.path]] if one.path in older else [])))
+        for one in considered
+    ]
+
+
+def nearest_steps(candidates: Sequence[Candidate], step: int) -> tuple[int, ...]:
+    """Up to four existing steps around one that is absent, nearest first."""
+    steps = {one.step for one in candidates if one.step is not None}
+    return tuple(sorted(steps, key=lambda one: (abs(one - step), one))[:_NEAREST])
 
 
 def _preference(one: Candidate) -> tuple[int, int, int, str]:
@@ -60,7 +86,7 @@ def reasons_against(one: Candidate, request: ResumeRequest, pointer: Pointer | N
     reasons.extend(_age_reasons(one, request.max_age_seconds))
     if request.format is not None and one.format != request.format:
         reasons.append(f"its format is {one.format}, and {request.format} is required")
-    reasons.extend(_fit_reasons(one, request))
+    reasons.extend(fit_reasons(one, request))
     if pointer is not None and request.step is None:
         reasons.extend(_pointer_reasons(one, pointer))
     return tuple(reasons)
@@ -87,35 +113,14 @@ def _age_reasons(one: Candidate, max_age_seconds: float | None) -> list[str]:
     return [f"it is {duration(one.age_seconds)} old, and at most {duration(max_age_seconds)} is allowed"]
 
 
-def _fit_reasons(one: Candidate, request: ResumeRequest) -> list[str]:
-    """Whether the asking job has the ranks that the checkpoint needs, as far as both are known."""
-    reasons = []
-    wanted = wanted_world_size(request)
-    if one.format in RANK_BOUND_FORMATS and one.world_size is not None and wanted not in (None, one.world_size):
-        reasons.append(f"it was saved by {one.world_size} ranks that each load their own shard, not by {wanted}")
-    if one.dp is not None and request.dp not in (None, one.dp):
-        reasons.append(f"its data-loader state is for {one.dp} data-parallel ranks, not for {request.dp}")
-    return reasons
-
-
-def wanted_world_size(request: ResumeRequest) -> int | None:
-    """The job's world size: as given, else the product of all three degrees of parallelism."""
-    if request.world_size is not None:
-        return request.world_size
-    degrees = (request.dp, request.tp, request.pp)
-    return math.prod(degree for degree in degrees if degree) if all(degrees) else None
-
-
 def _pointer_reasons(one: Candidate, pointer: Pointer) -> list[str]:
+    """Megatron's non-persistent copies have no tracker: they are newer than what it names by design."""
     if not pointer.binding or pointer.step is None or one.step is None or one.step <= pointer.step:
         return []
-    name = pointer.path.rsplit("/", 1)[-1]
+    if f"/{NON_PERSISTENT}/" in one.path:
+        return []
+    name = os.path.basename(pointer.path)
     return [f"{name} names step {pointer.step}, and it is written only after all ranks have finished"]
 
 
-def duration(seconds: float) -> str:
-    """Seconds as a person says them: `45 s`, `12 min`, `3 h`, `2.5 d`."""
-    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 86_400:.1f} d"
+NON_PERSISTENT = "non_persistent"

@@ -15,7 +15,15 @@ from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import FileSeen, Folder, look, trouble
 from muster_agent.formats.foreign import UNKNOWN_FORMAT
 from muster_agent.formats.limits import NeedsChild
-from muster_agent.formats.names import family_folder, run_of_path, step_of_file, step_of_name
+from muster_agent.formats.names import (
+    counts_epochs,
+    family_folder,
+    is_temporary,
+    run_of_path,
+    step_of_file,
+    step_of_name,
+    step_of_unfinished,
+)
 from muster_agent.formats.nested import take_folder_findings
 from muster_agent.formats.reader import Family, FamilyFormat
 from muster_agent.formats.verdict import AgeLimit, conclude
@@ -200,6 +208,10 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
     named = step_of_name(os.path.basename(path))
     if named is None and os.path.basename(path) in folder.files:
         named = step_of_file(os.path.basename(path))
+    if is_temporary(os.path.basename(path)):
+        draft.settling, named = True, step_of_unfinished(os.path.basename(path))
+    if draft.step is not None and counts_epochs(os.path.basename(path)):
+        named = None
     return conclude(
         draft,
         path=path,

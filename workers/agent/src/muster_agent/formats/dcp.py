@@ -71,6 +71,7 @@ def read_with_plan(folder: Folder, with_tensors: bool) -> tuple[Draft, Plan | No
     _note_unused(draft, folder, {record.file for record in plan.records})
     draft.world_size = _world_size(folder, plan)
     draft.dp = len({name for name in plan.names if _LOADER_NAME.fullmatch(name)}) or None
+    draft.must_match = ("dp",) if draft.dp else ()
     draft.findings.extend(record_findings(folder, plan))
     draft.step = step_inside(folder, plan)
     if with_tensors:

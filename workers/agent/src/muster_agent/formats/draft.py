@@ -28,6 +28,8 @@ class Draft:
     pp: int | None = None
     ep: int | None = None
     must_match: tuple[str, ...] = ()
+    settling: bool = False
+    """A name or a file that only a running save leaves says that this one has not ended, or was abandoned."""
     undecided: str | None = None
     structure_known: bool = False
     """What is said about the bytes holds even where a pickle among them asks for code."""
@@ -47,6 +49,7 @@ def nest(draft: Draft, inner: Draft, folder_name: str) -> None:
     )
     draft.roles = None if draft.roles is None or inner.roles is None else draft.roles | inner.roles
     draft.undecided = draft.undecided or inner.undecided
+    draft.settling = draft.settling or inner.settling
     draft.structure_known = draft.structure_known or inner.structure_known
     draft.not_resumable_reasons.extend(inner.not_resumable_reasons)
 

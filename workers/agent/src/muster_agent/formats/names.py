@@ -6,28 +6,58 @@ import re
 
 from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, VERDICT_NAME
 
+_NUMBER = r"(\d{1,18})"
 _STEP_NAME = re.compile(
-    r"(?:(?:global[-_]?step|step|iter|iteration|checkpoint|ckpt)[-_=]?)?(\d{1,18})", re.ASCII | re.IGNORECASE
+    rf"(?:(?:global[-_]?step|step|iter|iteration|checkpoint|ckpt|epoch)[-_=]?)?{_NUMBER}", re.ASCII | re.IGNORECASE
 )
-_STEP_STEM = re.compile(r"(?:.*[-_.])?(?:global[-_]?step|step|iter|checkpoint|ckpt)[-_=]?(\d{1,18})", re.ASCII)
+_METRIC = r"-[A-Za-z_][^/=]*=-?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf)"
+_KEYED_STEP = re.compile(rf"(?:[^/]*[-_])?step={_NUMBER}(?:{_METRIC}|-last|-v\d+)*(?:\.ckpt)?", re.ASCII)
+"""Lightning's `epoch=0-step=6-loss=1.5.ckpt` and NeMo's `llama--val_loss=2.1-epoch=0-step=100-last`."""
+_STEP_STEM = re.compile(rf"(?:.*[-_.])?(?:global[-_]?step|step|iter|checkpoint|ckpt)[-_=]?{_NUMBER}", re.ASCII)
+_EPOCH_AND_UPDATE = re.compile(rf"checkpoint_?\d+_{_NUMBER}(?:[-_.].*)?", re.ASCII)
+"""fairseq counts epochs and updates; the updates are the steps."""
+_EPOCH_AND_BATCH = re.compile(rf"(?:.*[-_])?ep\d+-ba{_NUMBER}(?:-rank(?:\d+|\{{\w+\}}))?", re.ASCII)
+"""Composer: `ep0-ba10-rank3.pt`; batches are the steps."""
+_EPOCH_NAME = re.compile(r"epoch[-_=]?\d+", re.ASCII | re.IGNORECASE)
 _GENERIC_FOLDERS = frozenset(
-    {"checkpoint", "checkpoints", "ckpt", "ckpts", "weights", "snapshot", "snapshots", "output", "outputs"}
+    {
+        *("checkpoint", "checkpoints", "ckpt", "ckpts", "weights", "snapshot", "snapshots", "output", "outputs"),
+        "non_persistent",
+    }
 )
 """What every job calls the folder of its checkpoints, so that the name tells no run from another."""
-_TEMPORARY = re.compile(r"\.tmp[A-Za-z0-9_-]*$|\.tmp\.|\.orbax-checkpoint-tmp|_tmp_[0-9a-f-]{8,}$|\.partial$|\.dirty\.")
+_TEMPORARY = re.compile(
+    r"\.tmp[A-Za-z0-9_-]*$|\.tmp\.|\.orbax-checkpoint-tmp|_tmp_[0-9a-f-]{8,}$|\.partial$|\.dirty\.|^tmp-checkpoint-\d+$"
+)
+_TEMPORARY_ENDING = re.compile(r"(?:\.orbax-checkpoint-tmp|\.tmp|_tmp_|\.partial).*$", re.DOTALL)
 
 
 def step_of_name(name: str) -> int | None:
-    """The step that a checkpoint folder's name gives by full match: `step-100` is 100, `step-100.backup` is None."""
-    match = _STEP_NAME.fullmatch(name)
+    """The step that a checkpoint folder's name gives by full match: `step-100` is 100, `step-100.backup` is None. A
+    number with more than 18 digits is none, nor is one in other digits than 0 to 9."""
+    match = _STEP_NAME.fullmatch(name) or _KEYED_STEP.fullmatch(name)
     return int(match.group(1)) if match else None
 
 
 def step_of_file(name: str) -> int | None:
     """The step in a single-file checkpoint's name, extension aside: `model-step-100.safetensors` is 100."""
+    keyed = _KEYED_STEP.fullmatch(name)
     stem = name.rsplit(".", 1)[0]
-    match = _STEP_NAME.fullmatch(stem) or _STEP_STEM.fullmatch(stem)
+    whole = (_STEP_NAME, _KEYED_STEP, _EPOCH_AND_UPDATE, _EPOCH_AND_BATCH, _STEP_STEM)
+    match = keyed or next((found for one in whole if (found := one.fullmatch(stem))), None)
     return int(match.group(1)) if match else None
+
+
+def counts_epochs(name: str) -> bool:
+    """Whether the number in the name counts epochs, so that the state inside may rightly say another step."""
+    return _EPOCH_NAME.fullmatch(name.rsplit(".", 1)[0]) is not None
+
+
+def step_of_unfinished(name: str) -> int | None:
+    """The step that a temporary name is for: `20.orbax-checkpoint-tmp-17` is 20, `tmp-checkpoint-30` is 30."""
+    if not is_temporary(name):
+        return None
+    return step_of_name(_TEMPORARY_ENDING.sub("", name).removeprefix("tmp-"))
 
 
 def run_of_path(path: str) -> str:

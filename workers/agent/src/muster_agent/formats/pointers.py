@@ -1,82 +1,132 @@
-"""The framework's own note of its latest checkpoint: a small text file, or a link named `last` or `latest`."""
+"""The framework's own note of its latest checkpoint: a small text file, or a link named `last` or `latest`.
+
+What a note says is a name or a number beside it, never a path to follow.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
 
+from muster_agent.decide.frameworks import BINDING_NAMES, BRIDGE_TRACKER
 from muster_agent.decide.model import Pointer
-from muster_agent.formats.base import Finding, ShardMap, Status
+from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
-from muster_agent.formats.folder import Folder
+from muster_agent.formats.folder import Folder, escapes
 from muster_agent.formats.names import step_of_file, step_of_name
 
-BINDING_NAMES = frozenset({"latest_checkpointed_iteration.txt", "dlrover_latest.txt"})
-"""Written after all ranks finished, so a newer step beside them is not one to resume from."""
-_TEXT_NAMES = BINDING_NAMES | {"latest", "last", "latest_step.txt", "latest.txt"}
-_LINK_NAMES = frozenset({"latest", "last", "current", "last.ckpt", "latest.ckpt", "last.safetensors"})
+_TEXT_NAMES = frozenset(
+    {"latest_checkpointed_iteration.txt", "dlrover_latest.txt", "latest", "latest_universal", "last"}
+    | {"latest_step.txt", "latest.txt", "latest_checkpoint.txt", "last_checkpoint"}
+)
+_TEXT_LINK_ENDING = ".symlink"
+"""Composer's way to say where a link would lead, on storage that has none: `latest-rank0.pt.symlink`."""
+_LINK_WORDS = re.compile(r"(?:^|[-_.])(?:latest|last|current)(?:[-_.]|$)", re.ASCII)
 _MAX_TEXT_BYTES = 4096
+_MAX_NAME_CHARACTERS = 255
+RELEASE = "release"
+
+Told = tuple[Pointer | None, Finding | None]
 
 
-def is_pointer_name(name: str) -> bool:
-    return name in _TEXT_NAMES or name in _LINK_NAMES
-
-
-def read_pointer(folder: Folder, name: str) -> tuple[Pointer | None, Finding | None]:
-    """What the pointer says; a finding where it says nothing that can be understood. Neither for a file that only has
-    a pointer's name (a copy called `last.ckpt`)."""
-    path = os.path.join(folder.path, name)
+def is_pointer(folder: Folder, name: str) -> bool:
+    """Whether `name` is a note or a link that says which checkpoint is latest. A copy called `last.ckpt` is none."""
     if name in folder.links:
-        return _read_link(path)
-    if name not in _TEXT_NAMES:
+        is_word = _LINK_WORDS.search(name) is not None and step_of_name(name) is None
+        return is_word or name in _TEXT_NAMES or name.endswith(_TEXT_LINK_ENDING)
+    if name in folder.folders:
+        return False
+    return name in _TEXT_NAMES or name == BRIDGE_TRACKER or name.endswith(_TEXT_LINK_ENDING)
+
+
+def read_pointer(folder: Folder, name: str) -> Told:
+    """What the pointer says, and a finding where it cannot be followed."""
+    path = os.path.join(folder.path, name)
+    if name in folder.links and not (name in folder.files and name in _TEXT_NAMES):
+        return _read_link(folder, name, path)
+    if name == BRIDGE_TRACKER:
         return None, None
-    text, problem = _read_text(path)
-    if problem is not None:
-        return None, problem
-    if text == "release":
-        return None, None
-    target = os.path.basename(text.rstrip("/"))
-    step = step_of_name(target)
-    if step is None and target not in folder.folders:
-        detail = f"{name} says {text[:80]!r}, which is no step" if text else f"{name} is empty"
-        return None, finding("pointer_unreadable", path=path, detail=detail)
-    return Pointer(path=path, step=step, binding=name in BINDING_NAMES), None
-
-
-def _read_link(path: str) -> tuple[Pointer | None, Finding | None]:
-    target = os.path.basename(os.path.realpath(path))
-    if not os.path.exists(path):
-        detail = f"the link points to {os.readlink(path)!r}, which is not there"
-        return None, finding("pointer_dangling", path=path, detail=detail)
-    step = step_of_name(target)
-    return Pointer(path=path, step=step if step is not None else step_of_file(target)), None
-
-
-def _read_text(path: str) -> tuple[str, Finding | None]:
     try:
-        with open(path, "rb") as stream:
-            return stream.read(_MAX_TEXT_BYTES).decode("ascii").strip(), None
+        raw = folder.read(name, _MAX_TEXT_BYTES + 1)
     except OSError as error:
-        detail = f"it could not be read: {error.strerror}"
-        return "", finding("pointer_unreadable", path=path, detail=detail, cure="Give this user read access to it.")
+        detail = f"{name} could not be read: {error.strerror}"
+        return _unreadable(path, detail, cure="Give this user read access to it.")
+    return _read_text(folder, name, raw)
+
+
+def _unreadable(path: str, detail: str, *, cure: str | None = None) -> Told:
+    pointer = Pointer(path=path, step=None, binding=os.path.basename(path) in BINDING_NAMES, problem=detail)
+    return pointer, finding("pointer_unreadable", path=path, detail=detail, cure=cure)
+
+
+def _read_text(folder: Folder, name: str, raw: bytes) -> Told:
+    path = os.path.join(folder.path, name)
+    if len(raw) > _MAX_TEXT_BYTES:
+        return _unreadable(path, f"{name} is too long to be the note of a step")
+    try:
+        text = raw.decode("utf-8").strip()
     except UnicodeDecodeError:
-        return "", finding("pointer_unreadable", path=path, detail="it is not plain text")
+        return _unreadable(path, f"{name} is not plain text")
+    if not text:
+        return _unreadable(path, f"{name} is empty")
+    if len(text) > _MAX_NAME_CHARACTERS * 4 or not text.isprintable():
+        return _unreadable(path, f"{name} says {text[:80]!r}, which is no step")
+    return _named(folder, name, text)
 
 
-def pointer_findings(pointers: Sequence[Pointer], checkpoints: Sequence[ShardMap]) -> list[Finding]:
-    """Pointers that name what is not there, and pointers behind the newest complete step beside them."""
-    found = []
-    for pointer in pointers:
-        beside = [item for item in checkpoints if os.path.dirname(item.path) == os.path.dirname(pointer.path)]
-        steps = {item.step for item in beside}
-        if pointer.step is None:
-            continue
-        if pointer.step not in steps:
-            detail = f"it names step {pointer.step}, and no checkpoint of that step lies beside it"
-            found.append(finding("pointer_dangling", path=pointer.path, detail=detail))
-            continue
-        newest = max((item.step or 0 for item in beside if item.status is Status.COMPLETE), default=pointer.step)
-        if newest > pointer.step:
-            detail = f"it names step {pointer.step}, but step {newest} is complete"
-            found.append(finding("pointer_stale", path=pointer.path, detail=detail))
-    return found
+def _named(folder: Folder, name: str, text: str) -> Told:
+    """The last part of the text counts: paths in it were another host's, or another time's."""
+    path = os.path.join(folder.path, name)
+    binding = name in BINDING_NAMES
+    target = os.path.basename(text.rstrip("/"))
+    if binding and target.isascii() and target.isdigit() and len(target) <= _MAX_DIGITS:
+        return Pointer(path=path, step=int(target), binding=True), None
+    if binding and text == RELEASE:
+        return Pointer(path=path, step=None, target=RELEASE), None
+    step = step_of_name(target)
+    step = step_of_file(target) if step is None and "." in target else step
+    is_there = target in folder.folders or target in folder.files
+    if step is None and not is_there:
+        return _unreadable(path, f"{name} says {text[:80]!r}, which is no step")
+    by_number = not is_there and target.isdigit()
+    return Pointer(path=path, step=step, binding=binding, target=None if by_number else target), None
+
+
+_MAX_DIGITS = 18
+
+
+def _read_link(folder: Folder, name: str, path: str) -> Told:
+    said = os.readlink(path)
+    target = os.path.basename(said.rstrip("/"))
+    pointer = Pointer(path=path, step=_step_of(target), target=target)
+    if escapes(path, folder.root):
+        found = finding("link_escapes_root", path=path, detail=f"the link leads to {os.path.realpath(path)}")
+        return _with_problem(pointer, f"it leads out of this folder, to {os.path.realpath(path)}"), found
+    if not os.path.exists(path):
+        problem = _why_dangling(folder, name, path, said, target)
+        return _with_problem(pointer, problem), finding("pointer_dangling", path=path, detail=problem)
+    real = os.path.realpath(path)
+    beside = os.path.dirname(real) == os.path.realpath(folder.path)
+    last = os.path.basename(real)
+    return Pointer(path=path, step=_step_of(last), target=last if beside else None), None
+
+
+def _why_dangling(folder: Folder, name: str, path: str, said: str, target: str) -> str:
+    try:
+        os.stat(path)
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            return f"the link leads in a circle: {name} -> {said}"
+    problem = f"the link points to {said!r}, which is not there"
+    if target != name and (target in folder.files or target in folder.folders):
+        problem += f"; {target} lies beside the link and may be what was meant"
+    return problem
+
+
+def _with_problem(pointer: Pointer, problem: str) -> Pointer:
+    return Pointer(path=pointer.path, step=pointer.step, target=pointer.target, problem=problem)
+
+
+def _step_of(name: str) -> int | None:
+    step = step_of_name(name)
+    return step_of_file(name) if step is None else step

@@ -68,7 +68,7 @@ def read_ranked(folder: Folder, with_tensors: bool) -> Draft:
         return _by_marker(folder, with_tensors=with_tensors)
     draft = Draft(FORMAT, committed=None if MARKER_NAME in folder.blocked else False)
     ranks = _family(draft, folder)
-    draft.world_size = ranks
+    draft.world_size, draft.must_match = ranks, ("world_size",)
     for rank in range(ranks):
         name = f"rank-{rank:05d}-of-{ranks:05d}.safetensors"
         if name in folder.files:
@@ -103,7 +103,7 @@ def _by_marker(folder: Folder, *, with_tensors: bool) -> Draft:
         draft.roles = None
         draft.findings.extend([problem] if problem else [])
         return draft
-    draft.step, draft.world_size = marker.step, marker.world_size
+    draft.step, draft.world_size, draft.must_match = marker.step, marker.world_size, ("world_size",)
     for name, size_bytes in sorted(marker.files.items()):
         _promised(draft, folder, name, size_bytes, with_tensors=with_tensors)
     _check_world(draft, marker)

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import median
+
 import msgspec
 
 from muster_agent.formats.base import Finding, Role, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.shape import shape_findings
+from muster_agent.formats.times import duration
 
 COULD_NOT_LOOK = frozenset(
     {"permission_denied", "listing_failed", "link_escapes_root", "link_broken", "metadata_unsafe", "path_unsafe"}
 )
-_WHOLE = (Status.COMPLETE, Status.UNCOMMITTED)
+_WHOLE = (Status.COMPLETE, Status.UNCOMMITTED, Status.ARCHIVED)
 _LARGEST_SKEW_NS = 24 * 3600 * 1_000_000_000
 NOT_THERE = frozenset({"shard_missing", "metadata_missing"})
+_NOT_YET = NOT_THERE | {"shard_empty"}
+"""What a save that has no commit marker leaves for a moment: a file not made yet, or made and still empty."""
+LEAST_GRACE_SECONDS = 600.0
+SAVES_IN_GRACE = 3.0
+
+
+def grace_seconds_for(save_seconds: Sequence[float]) -> float:
+    """How long after its last change a save may still be running: ten minutes, or three times what the run's saves
+    took where that is longer (the median of `save_seconds`, the known ones)."""
+    return max(LEAST_GRACE_SECONDS, SAVES_IN_GRACE * median(save_seconds) if save_seconds else 0.0)
 
 
 class AgeLimit:
@@ -51,6 +65,8 @@ def conclude(
     recent = age_limit.is_recent(newest_mtime_ns)
     status = status_of(draft, recent=recent)
     reasons = [*draft.not_resumable_reasons, *_reasons(draft, status)]
+    if (draft.settling or draft.committed is False) and status in (Status.INCOMPLETE, Status.UNCOMMITTED):
+        reasons.extend(_abandoned(newest_mtime_ns, age_limit))
     findings = [
         *(draft.findings if status is not Status.IN_PROGRESS else map(_as_of_a_running_save, draft.findings)),
         *_status_findings(status, path),
@@ -85,8 +101,7 @@ def status_of(draft: Draft, *, recent: bool) -> Status:
     could_not = {found.code for found in draft.findings if found.severity is not Severity.NOTE} & COULD_NOT_LOOK
     if draft.structure_known:
         could_not = could_not - {"metadata_unsafe"}
-    unfinished = draft.committed is False or (draft.committed is None and codes <= NOT_THERE and bool(codes))
-    if unfinished and recent and not could_not:
+    if is_unfinished(draft) and recent and not could_not:
         return Status.IN_PROGRESS
     if codes - COULD_NOT_LOOK - NOT_THERE:
         return Status.CORRUPT
@@ -96,7 +111,23 @@ def status_of(draft: Draft, *, recent: bool) -> Status:
         return Status.UNREADABLE
     if draft.undecided:
         return Status.UNKNOWN
-    return Status.UNCOMMITTED if draft.committed is False else Status.COMPLETE
+    if draft.committed is False or draft.settling:
+        return Status.UNCOMMITTED
+    return Status.ARCHIVED if any(found.code == "archived" for found in draft.findings) else Status.COMPLETE
+
+
+def is_unfinished(draft: Draft) -> bool:
+    """Whether a save may be behind what is wrong: its marker is missing, something says that it was running, or, where
+    the format has no marker, all that is wrong is what is not there yet."""
+    codes = {found.code for found in draft.findings if found.severity is Severity.DAMAGE}
+    return draft.settling or draft.committed is False or (draft.committed is None and bool(codes) and codes <= _NOT_YET)
+
+
+def _abandoned(newest_mtime_ns: int | None, age_limit: AgeLimit) -> list[str]:
+    if newest_mtime_ns is None or age_limit.now_ns - newest_mtime_ns < LEAST_GRACE_SECONDS * 1e9:
+        return []
+    age_seconds = (age_limit.now_ns - newest_mtime_ns) / 1e9
+    return [f"its save was abandoned: nothing in it has changed for {duration(age_seconds)}"]
 
 
 def _reasons(draft: Draft, status: Status) -> list[str]:

@@ -16,8 +16,9 @@ from muster_agent.formats.checkpoint import GRACE_SECONDS, read_family, read_fol
 from muster_agent.formats.codes import finding
 from muster_agent.formats.evidence import Memory
 from muster_agent.formats.folder import Folder, PosixTree, escapes
-from muster_agent.formats.names import is_temporary, step_of_name
-from muster_agent.formats.pointers import is_pointer_name, pointer_findings, read_pointer
+from muster_agent.formats.names import is_temporary, step_of_name, step_of_unfinished
+from muster_agent.formats.pointer_findings import pointer_findings
+from muster_agent.formats.pointers import is_pointer, read_pointer
 from muster_agent.formats.reader import Family, FamilyFormat
 from muster_agent.formats.scan_reading import Counts, Enough, Reading, Task
 from muster_agent.formats.storage_clock import LOCAL, Clock, storage_clock
@@ -99,7 +100,7 @@ class _Walk:
         self._take_pointers(folder)
         shared = self._take_families(folder)
         self._take_files(folder, shared)
-        self.findings.extend(found for found in folder.findings if not is_pointer_name(found.path))
+        self.findings.extend(found for found in folder.findings if not is_pointer(folder, found.path))
         self._enter_folders([name for name in folder.folders if name not in shared], folder, depth)
 
     def _take_families(self, folder: Folder) -> set[str]:
@@ -118,10 +119,12 @@ class _Walk:
         for name in names:
             path = os.path.join(folder.path, name)
             if name in folder.links:
-                if not is_pointer_name(name):
+                if not is_pointer(folder, name):
                     self.links.append((path, depth + 1))
             elif is_temporary(name):
                 self.findings.append(_leftover(path))
+                if step_of_unfinished(name) is not None and registry.claim(folder.sub(name)) is not None:
+                    self._go_into(path, folder.identities.get(name), True, depth + 1)
             elif (is_step := step_of_name(name) is not None) or (not name.startswith(".") and depth < MAX_DEPTH):
                 self._go_into(path, folder.identities.get(name), is_step, depth + 1)
 
@@ -168,7 +171,7 @@ class _Walk:
 
     def _take_pointers(self, folder: Folder) -> None:
         for name in sorted(folder.files.keys() | folder.links):
-            if is_pointer_name(name):
+            if is_pointer(folder, name):
                 pointer, found = read_pointer(folder, name)
                 self.pointers.extend([pointer] if pointer else [])
                 self.findings.extend([found] if found else [])
@@ -177,7 +180,7 @@ class _Walk:
         for name in sorted(folder.files.keys() - shared):
             if is_temporary(name):
                 self.findings.append(_leftover(os.path.join(folder.path, name)))
-            elif not is_pointer_name(name) and registry.claim_file(folder, name) is not None:
+            elif not is_pointer(folder, name) and registry.claim_file(folder, name) is not None:
                 path = os.path.join(folder.path, name)
                 self.tasks.append(self._task(path, lambda: self.look(folder.path), _file_reader(name), folder))
 

@@ -1,0 +1,89 @@
+"""A resume decision as the words that a launcher takes. Pure; everything is quoted for a POSIX shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable
+from enum import StrEnum
+
+from muster_agent.decide.frameworks import number_of
+from muster_agent.decide.model import ResumeDecision
+
+
+class Launcher(StrEnum):
+    PATH = "path"
+    ENV = "env"
+    MEGATRON = "megatron"
+    DEEPSPEED = "deepspeed"
+    HF = "hf"
+
+
+def launcher_text(launcher: Launcher, decision: ResumeDecision) -> str:
+    """What is printed for the launcher, without a last line break; empty where there is nothing to print.
+
+    `path` is the bare path for `"$(...)"`. The others are words for `eval`, or for a bare `$(...)` where no word needs
+    quoting (see `needs_quoting`).
+    """
+    if launcher is Launcher.ENV:
+        return "\n".join(f"{name}={shlex.quote(value)}" for name, value in _variables(decision).items())
+    if decision.path is None:
+        return ""
+    return decision.path if launcher is Launcher.PATH else shlex.join(_WORDS[launcher](decision.path, decision.step))
+
+
+def needs_quoting(launcher: Launcher, text: str) -> bool:
+    """Whether a bare `$(...)` would break the words apart or pass their quotes on."""
+    return launcher not in (Launcher.PATH, Launcher.ENV) and any(character in text for character in "'\"")
+
+
+def misfit(launcher: Launcher, decision: ResumeDecision) -> str | None:
+    """Why the launcher would not find the checkpoint by these words; None where it would."""
+    if decision.path is None:
+        return None
+    name = os.path.basename(decision.path)
+    if launcher is Launcher.MEGATRON and not _MEGATRON_FOLDER.fullmatch(name):
+        return f"Megatron looks for a folder named iter_0000123, and this one is named {name}"
+    if launcher is Launcher.MEGATRON and number_of(decision.path, decision.step) == 0:
+        return "Megatron takes --ckpt-step 0 for no step at all and follows its tracker"
+    if launcher in (Launcher.DEEPSPEED, Launcher.HF) and "{" in name:
+        return f"{name} stands for several files, and this launcher takes one folder"
+    return None
+
+
+_MEGATRON_FOLDER = re.compile(r"iter_\d{7,}", re.ASCII)
+
+
+def _variables(decision: ResumeDecision) -> dict[str, str]:
+    """All of them always, so that none is left over from an earlier answer."""
+    return {
+        "MUSTER_RESUME_OUTCOME": decision.outcome,
+        "MUSTER_RESUME_PATH": decision.path or "",
+        "MUSTER_RESUME_STEP": "" if decision.step is None else str(decision.step),
+        "MUSTER_RESUME_STATUS": decision.status or "",
+        "MUSTER_RESUME_TRUST": decision.trust or "",
+        "MUSTER_RESUME_TIER": decision.tier or "",
+        "MUSTER_RESUME_AS_OF": decision.as_of or "",
+        "MUSTER_RESUME_SOURCE": decision.source,
+    }
+
+
+def _megatron(path: str, step: int | None) -> list[str]:
+    """The number in the folder's name, by which Megatron builds that name again."""
+    return ["--load", os.path.dirname(path), "--ckpt-step", str(number_of(path, step))]
+
+
+def _deepspeed(path: str, _step: int | None) -> list[str]:
+    return ["--load_dir", os.path.dirname(path), "--tag", os.path.basename(path)]
+
+
+def _hf(path: str, _step: int | None) -> list[str]:
+    return ["--resume_from_checkpoint", path]
+
+
+_WORDS: dict[Launcher, Callable[[str, int | None], list[str]]] = {
+    Launcher.MEGATRON: _megatron,
+    Launcher.DEEPSPEED: _deepspeed,
+    Launcher.HF: _hf,
+}
