@@ -23,7 +23,7 @@ def test_nothing_asked_means_any_complete_step() -> None:
 
 def test_every_option_of_the_command_line_is_taken() -> None:
     assert parsed(
-        require="verified", step="1200", max_age="90m", world_size="64", dp="8", tp="4", pp="2", format="dcp"
+        require="verified", step="1200", max_age="90m", world_size="64", dp="8", tp="4", pp="2", checkpoint_format="dcp"
     ) == ResumeRequest(
         require=Trust.VERIFIED, step=1200, max_age_seconds=5400.0, world_size=64, dp=8, tp=4, pp=2, format="dcp"
     )
