@@ -25,20 +25,6 @@ FIELDS = (
     *("outcome", "path", "step", "tier", "status", "trust", "as_of", "source", "predicted_seconds", "pointer"),
     *("skipped", "nearest_steps", "pointer_choice"),
 )
-    "outcome",
-    "path",
-    "step",
-    "tier",
-    "status",
-    "trust",
-    "as_of",
-    "source",
-    "predicted_seconds",
-    "pointer",
-    "skipped",
-    "nearest_steps",
-    "pointer_choice",
-]  # noqa: SIM905
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
