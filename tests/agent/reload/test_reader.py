@@ -213,3 +213,86 @@ def test_a_block_that_could_not_be_hashed_in_place_is_lost_with_its_error() -> N
     run.in_place = InPlace(chunk_bytes=BLOCK)
     assert run.run().errors[0].errno == errno.EIO
     assert consumer.lost_extents == [Extent(0, 0, BLOCK)]
+
+
+class Hangs:
+    """A call that does not return until it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+        self.calls = 0
+
+    def __call__(self, _offset: int) -> None:
+        self.calls += 1
+        self.let_go.wait(30)
+
+
+def _alive() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("muster-read")]
+
+
+def test_a_read_that_never_returns_is_given_up_and_the_other_shards_finish() -> None:
+    hang = Hangs()
+    stuck, others = MemoryShard(b"x" * (6 * BLOCK), hang), [MemoryShard(b"y" * (3 * BLOCK)) for _ in range(3)]
+    consumer = Collect()
+    run = run_over([stuck, *others], [6 * BLOCK, *[3 * BLOCK] * 3], consumer)
+    run.block_seconds = 0.2
+    totals = run.run()
+    assert [consumer.joined(number) for number in (1, 2, 3)] == [b"y" * (3 * BLOCK)] * 3
+    assert (totals.errors[0].errno, list(totals.errors)) == (errno.ETIMEDOUT, [0])
+    assert sorted(extent.offset_bytes for extent in consumer.lost_extents) == [BLOCK * n for n in range(6)]
+    assert hang.calls <= 4
+    hang.let_go.set()
+    _wait_until(lambda: not _alive())
+    assert consumer.joined(0) == b"", "what comes late counts for nothing"
+    assert stuck.closed == 1
+
+
+def test_a_shard_whose_opening_hangs_is_given_up_too() -> None:
+    let_go = threading.Event()
+    consumer = Collect()
+    run = run_over([MemoryShard(b""), MemoryShard(b"y" * BLOCK)], [4 * BLOCK, BLOCK], consumer)
+    whole = run.open_shard
+
+    def open_shard(number: int) -> MemoryShard:
+        if number == 0:
+            let_go.wait(30)
+        return whole(number)  # type: ignore[return-value]
+
+    run.open_shard, run.block_seconds = open_shard, 0.2
+    totals = run.run()
+    assert totals.errors[0].errno == errno.ETIMEDOUT and len(consumer.lost_extents) == 4
+    assert consumer.joined(1) == b"y" * BLOCK
+    let_go.set()
+    _wait_until(lambda: not _alive())
+
+
+def test_where_all_storage_is_dead_the_run_ends_and_everything_is_lost() -> None:
+    hang = Hangs()
+    shards: list[MemoryShard | OSError] = [MemoryShard(b"x" * BLOCK, hang) for _ in range(60)]
+    consumer = Collect()
+    run = run_over(shards, [BLOCK] * 60, consumer)
+    run.block_seconds = 0.05
+    totals = run.run()
+    assert len(consumer.lost_extents) == 60 and len(totals.errors) == 60
+    assert {error.errno for error in totals.errors.values()} == {errno.ETIMEDOUT}
+    hang.let_go.set()
+    _wait_until(lambda: not _alive())
+
+
+def test_cancelling_does_not_wait_for_a_read_that_hangs() -> None:
+    hang, control = Hangs(), JobControl()
+    threading.Timer(0.1, control.cancel).start()
+    began = time.monotonic()
+    with pytest.raises(Cancelled):
+        run_over([MemoryShard(b"x" * BLOCK, hang)], [BLOCK], Collect(), control).run()
+    assert time.monotonic() - began < 5
+    hang.let_go.set()
+    _wait_until(lambda: not _alive())
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)

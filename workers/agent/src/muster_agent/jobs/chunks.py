@@ -20,7 +20,8 @@ from muster_agent.manifest.rewrites import Stamp, data_shards, was_written_later
 from muster_agent.manifest.seal import chunk_digests
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import BLOCK_BYTES, Extent, plan_reads, whole_shards
-from muster_agent.reload.reader import READERS, Check, Consumer, ReadRun, ReadTotals
+from muster_agent.reload.reader import READERS, Check, Consumer, ReadRun
+from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.posix import PathUnsafe, PosixShard, locate, stat_shard
 from muster_agent.storage.throttle import Throttle
 

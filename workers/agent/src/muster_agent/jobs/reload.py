@@ -47,7 +47,8 @@ from muster_agent.reload import backends
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.gds import GdsSession, GdsUnavailable
 from muster_agent.reload.plan import plan_reads
-from muster_agent.reload.reader import READERS, InPlace, ReadRun, ReadTotals
+from muster_agent.reload.reader import READERS, InPlace, ReadRun
+from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import ShardSource
 from muster_agent.storage.throttle import Throttle
 

@@ -6,19 +6,27 @@ threads and preadv reach the device's limit (docs/measurements/reload.md) withou
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from muster_agent.reload.buffers import BufferRing
+from muster_agent.reload.open_shards import OpenShards
 from muster_agent.reload.plan import Extent
+from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import InPlaceSource, ShardSource
 from muster_agent.storage.throttle import Throttle
 
 READERS = 8
+BLOCK_SECONDS = 120.0
+"""A read that takes longer than this is given up: a dead mount answers never, and the other shards must not wait."""
+_LOOK_SECONDS = 0.05
+_LEAVE_SECONDS = 1.0
+_REPLACEMENTS = 32
 
 Check = Callable[[], None]
 
@@ -63,74 +71,26 @@ class InPlace:
     chunk_bytes: int | None
 
 
-@dataclass(slots=True)
-class ReadTotals:
-    """What happened. Seconds are sums over threads; `last_read_at` is monotonic, None where nothing was read."""
+@dataclass(slots=True, eq=False)
+class _Reader:
+    """One thread and what it is at: `since` is set while it is inside a call to the storage."""
 
-    read_bytes: int = 0
-    reading_seconds: float = 0.0
-    consuming_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    last_read_at: float | None = None
-    direct_bytes: int = 0
-    buffered_bytes: int = 0
-    errors: dict[int, OSError] = field(default_factory=dict)
-    """By shard number: the first error; later extents of a shard that cannot be opened are not tried."""
-    ended_at_bytes: dict[int, int] = field(default_factory=dict)
-    """By shard number: where it ended although more was planned."""
-    sources: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By shard number: (size in bytes, mtime in ns) when it was opened."""
+    thread: threading.Thread | None = None
+    extent: Extent | None = None
+    since: float | None = None
+    given_up: bool = False
 
-
-class _OpenShards:
-    """Each shard is opened at its first block and closed after its last."""
-
-    def __init__(self, plan: Sequence[Extent], open_shard: Callable[[int], ShardSource], totals: ReadTotals) -> None:
-        self._open_shard = open_shard
-        self._totals = totals
-        self._left = Counter(extent.shard for extent in plan)
-        self._sources: dict[int, ShardSource | None] = {}
-        self._lock = threading.Lock()
-
-    def take(self, shard: int) -> ShardSource | None:
-        """The open shard, or None where it cannot be opened (the error is in the totals)."""
-        with self._lock:
-            if shard not in self._sources:
-                self._sources[shard] = self._open(shard)
-            return self._sources[shard]
-
-    def _open(self, shard: int) -> ShardSource | None:
-        try:
-            source = self._open_shard(shard)
-        except OSError as error:
-            self._totals.errors[shard] = error
-            return None
-        self._totals.sources[shard] = (source.size_bytes, source.mtime_ns)
-        return source
-
-    def put_back(self, shard: int) -> None:
-        with self._lock:
-            self._left[shard] -= 1
-            if self._left[shard] == 0:
-                self._close(self._sources.get(shard))
-                self._sources[shard] = None
-
-    def close_all(self) -> None:
-        with self._lock:
-            for shard, source in self._sources.items():
-                self._close(source)
-                self._sources[shard] = None
-
-    def _close(self, source: ShardSource | None) -> None:
-        if source is not None:
-            self._totals.direct_bytes += getattr(source, "direct_bytes", 0)
-            self._totals.buffered_bytes += getattr(source, "buffered_bytes", 0)
-            source.close()
+    def is_busy(self) -> bool:
+        return not self.given_up and self.thread is not None and self.thread.is_alive()
 
 
 @dataclass(slots=True)
 class ReadRun:
-    """One pass over a plan. `run()` returns the totals; storage errors are in them, anything else is raised."""
+    """One pass over a plan. `run()` returns the totals; storage errors are in them, anything else is raised.
+
+    A storage call that does not return within `block_seconds` is given up together with its thread: the shard gets the
+    error ETIMEDOUT, another thread takes over, and the others finish.
+    """
 
     plan: Sequence[Extent]
     open_shard: Callable[[int], ShardSource]
@@ -142,44 +102,86 @@ class ReadRun:
     phase: str = "read"
     in_place: InPlace | None = None
     """For sources that are `InPlaceSource`; None brings every byte to host memory."""
+    block_seconds: float = BLOCK_SECONDS
     totals: ReadTotals = field(default_factory=ReadTotals)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _failure: BaseException | None = None
+    _team: list[_Reader] = field(default_factory=list)
+    _todo: Iterator[Extent] = field(default_factory=lambda: iter(()))
+    _total_bytes: int = 0
 
     def run(self) -> ReadTotals:
-        """Read every extent of the plan. Raises Cancelled within one block of being told to stop."""
-        shards = _OpenShards(self.plan, self.open_shard, self.totals)
-        todo = iter(self.plan)
-        total_bytes = sum(extent.length_bytes for extent in self.plan)
-        count = max(1, min(self.readers, len(self.plan)))
-        threads = [
-            threading.Thread(target=self._reader, args=(todo, shards, total_bytes), name=f"muster-read-{index}")
-            for index in range(count)
-        ]
+        """Read every extent of the plan. Raises Cancelled within one block of being told to stop, and within a second
+        also where the storage does not answer."""
+        shards = OpenShards(self.plan, self.open_shard, self.totals)
+        self._todo = iter(self.plan)
+        self._total_bytes = sum(extent.length_bytes for extent in self.plan)
         try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            for _ in range(max(1, min(self.readers, len(self.plan)))):
+                self._start(shards, self.ring)
+            self._watch(shards)
         except BaseException as error:  # an interrupt in this thread must not leave the readers running
             self._fail(error)
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
         finally:
+            self._leave(shards)
             shards.close_all()
         if self._failure is not None:
             raise self._failure
         return self.totals
 
-    def _reader(self, todo: Iterator[Extent], shards: _OpenShards, total_bytes: int) -> None:
+    # -- the team ------------------------------------------------------------------------------------------------------
+    def _start(self, shards: OpenShards, ring: BufferRing) -> None:
+        reader = _Reader()
+        name = f"muster-read-{len(self._team)}"
+        # a daemon: a thread that hangs in a dead mount must not keep the process from ending
+        reader.thread = threading.Thread(target=self._work, args=(reader, shards, ring), name=name, daemon=True)
+        self._team.append(reader)
+        reader.thread.start()
+
+    def _watch(self, shards: OpenShards) -> None:
+        while busy := [reader for reader in self._team if reader.is_busy()]:
+            busy[0].thread.join(_LOOK_SECONDS)  # type: ignore[union-attr]
+            self._check()
+            for reader in busy:
+                if self._give_up(reader, shards, self.block_seconds) and len(self._team) < self.readers + _REPLACEMENTS:
+                    self._start(shards, BufferRing(1, self.ring.size_bytes))
+        self._lose_the_rest()
+
+    def _lose_the_rest(self) -> None:
+        """Extents that nobody is left to read."""
+        while (extent := self._next()) is not None:
+            self._note(extent, OSError(errno.ETIMEDOUT, "not read: too many reads before it got no answer"))
+            self.consumer.lost(extent)
+
+    def _leave(self, shards: OpenShards) -> None:
+        """Wait for the readers to end; what hangs is given up after a moment."""
+        ends_at = time.monotonic() + _LEAVE_SECONDS
+        for reader in self._team:
+            while reader.is_busy() and not self._give_up(reader, shards, max(0.0, ends_at - time.monotonic())):
+                reader.thread.join(_LOOK_SECONDS)  # type: ignore[union-attr]
+
+    def _give_up(self, reader: _Reader, shards: OpenShards, after_seconds: float) -> bool:
+        """Whether the reader has been inside one call to the storage for longer than that; then it is on its own."""
+        with self._lock:
+            since, extent = reader.since, reader.extent
+            if reader.given_up or since is None or extent is None or time.monotonic() - since < after_seconds:
+                return reader.given_up
+            reader.given_up = True
+        shards.silent.add(extent.shard)
+        seconds = time.monotonic() - since
+        self._note(extent, OSError(errno.ETIMEDOUT, f"the storage did not answer for {seconds:.0f} s"))
+        self.consumer.lost(extent)
+        return True
+
+    # -- one reader ----------------------------------------------------------------------------------------------------
+    def _work(self, reader: _Reader, shards: OpenShards, ring: BufferRing) -> None:
         started_cpu = time.thread_time()
         try:
-            with self.ring.lend() as buffer:
-                while (extent := self._next(todo)) is not None:
+            with ring.lend() as buffer:
+                while (extent := self._next()) is not None:
                     self._check()
-                    self._one(extent, shards, buffer)
-                    self.control.progress(self.phase, self.totals.read_bytes, total_bytes)
+                    self._one(reader, extent, shards, buffer)
+                    self.control.progress(self.phase, self.totals.read_bytes, self._total_bytes)
         except Stopped:
             pass
         except BaseException as error:
@@ -187,30 +189,48 @@ class ReadRun:
         finally:
             with self._lock:
                 self.totals.cpu_seconds += time.thread_time() - started_cpu
+            if ring is not self.ring:
+                ring.close()
 
-    def _next(self, todo: Iterator[Extent]) -> Extent | None:
+    def _next(self) -> Extent | None:
         with self._lock:
-            return next(todo, None)
+            return next(self._todo, None)
 
-    def _one(self, extent: Extent, shards: _OpenShards, buffer: memoryview) -> None:
+    def _one(self, reader: _Reader, extent: Extent, shards: OpenShards, buffer: memoryview) -> None:
         try:
-            source = shards.take(extent.shard)
-            if source is None or not self._take(source, extent, buffer):
+            with self._calling(reader, extent):
+                source = shards.take(extent.shard, self._check)
+            if source is None or not self._take(reader, source, extent, buffer):
                 self.consumer.lost(extent)
         finally:
             shards.put_back(extent.shard)
 
-    def _take(self, source: ShardSource, extent: Extent, buffer: memoryview) -> bool:
+    @contextlib.contextmanager
+    def _calling(self, reader: _Reader, extent: Extent) -> Iterator[None]:
+        """Inside, the reader is watched. Raises Stopped where it was given up in the meantime: its extent is lost."""
+        with self._lock:
+            reader.extent, reader.since = extent, time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                reader.since = None
+                late = reader.given_up
+            if late:
+                raise Stopped
+
+    def _take(self, reader: _Reader, source: ShardSource, extent: Extent, buffer: memoryview) -> bool:
         """Read one extent and hand it on; False where it could not be read."""
+        begin, length = extent.offset_bytes, extent.length_bytes
         if self.in_place is not None and isinstance(source, InPlaceSource):
-            return self._take_in_place(source, extent, self.in_place)
-        count = self._read(extent, lambda: source.read_into(buffer, extent.offset_bytes, extent.length_bytes))
+            return self._take_in_place(reader, source, extent, self.in_place)
+        count = self._read(reader, extent, lambda: source.read_into(buffer, begin, length))
         if count is not None:
             self._consume(lambda: self.consumer.landed(extent, buffer[:count], self._check))
         return count is not None
 
-    def _take_in_place(self, source: InPlaceSource, extent: Extent, in_place: InPlace) -> bool:
-        count = self._read(extent, lambda: source.read_in_place(extent.offset_bytes, extent.length_bytes))
+    def _take_in_place(self, reader: _Reader, source: InPlaceSource, extent: Extent, in_place: InPlace) -> bool:
+        count = self._read(reader, extent, lambda: source.read_in_place(extent.offset_bytes, extent.length_bytes))
         chunk_bytes = in_place.chunk_bytes
         if not count or chunk_bytes is None:
             return count is not None
@@ -231,12 +251,13 @@ class ReadRun:
         with self._lock:
             self.totals.errors.setdefault(extent.shard, error)
 
-    def _read(self, extent: Extent, read: Callable[[], int]) -> int | None:
+    def _read(self, reader: _Reader, extent: Extent, read: Callable[[], int]) -> int | None:
         """The bytes that a read gave, counted and timed; None where it failed."""
         self.throttle.wait(extent.length_bytes, self._check)
         began = time.monotonic()
         try:
-            count = read()
+            with self._calling(reader, extent):
+                count = read()
         except OSError as error:
             self._note(extent, error)
             return None
@@ -258,5 +279,5 @@ class ReadRun:
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
-            if self._failure is None:
+            if self._failure is None and not isinstance(error, Stopped):
                 self._failure = error

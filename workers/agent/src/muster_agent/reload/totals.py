@@ -1,0 +1,24 @@
+"""What one pass over a plan did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class ReadTotals:
+    """What happened. Seconds are sums over threads; `last_read_at` is monotonic, None where nothing was read."""
+
+    read_bytes: int = 0
+    reading_seconds: float = 0.0
+    consuming_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    last_read_at: float | None = None
+    direct_bytes: int = 0
+    buffered_bytes: int = 0
+    errors: dict[int, OSError] = field(default_factory=dict)
+    """By shard number: the first error; later extents of a shard that cannot be opened are not tried."""
+    ended_at_bytes: dict[int, int] = field(default_factory=dict)
+    """By shard number: where it ended although more was planned."""
+    sources: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By shard number: (size in bytes, mtime in ns) when it was opened."""
