@@ -3,24 +3,39 @@ still be a checkpoint of a format that this version does not know: it is listed 
 
 from __future__ import annotations
 
-from muster_agent.formats import dcp, dcp_hf, foreign, safetensors, safetensors_ranked
+from muster_agent.formats import (
+    accelerate,
+    dcp,
+    dcp_hf,
+    deepspeed,
+    deepspeed_universal,
+    foreign,
+    hf_trainer,
+    safetensors,
+    safetensors_folder,
+    safetensors_ranked,
+)
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.names import is_temporary
 from muster_agent.formats.reader import Family, FamilyFormat, FileFormat, FolderFormat
 
 FOLDER_FORMATS: tuple[FolderFormat, ...] = (
+    FolderFormat(hf_trainer.FORMAT, hf_trainer.claims, hf_trainer.read, hf_trainer.owns),
+    FolderFormat(accelerate.FORMAT, accelerate.claims, accelerate.read, accelerate.owns),
+    FolderFormat(deepspeed_universal.FORMAT, deepspeed_universal.claims, deepspeed_universal.read),
+    FolderFormat(deepspeed.FORMAT, deepspeed.claims, deepspeed.read),
     FolderFormat(foreign.UNKNOWN_FORMAT, foreign.claims, foreign.read),
     FolderFormat(dcp.FORMAT, dcp.claims, dcp.read_dcp),
     FolderFormat(safetensors.FORMAT, safetensors_ranked.claims, safetensors_ranked.read_ranked),
     FolderFormat(dcp_hf.FORMAT, dcp_hf.claims, dcp_hf.read_dcp_hf),
-    FolderFormat(safetensors.FORMAT, safetensors.claims, safetensors.read_folder),
+    FolderFormat(safetensors.FORMAT, safetensors_folder.claims, safetensors_folder.read_folder),
 )
 
 FAMILY_FORMATS: tuple[FamilyFormat, ...] = ()
 
 FILE_FORMATS: tuple[FileFormat, ...] = (
-    FileFormat(safetensors.FORMAT, safetensors.claims_file, safetensors.read_single),
+    FileFormat(safetensors.FORMAT, safetensors_folder.claims_file, safetensors_folder.read_single),
     FileFormat(foreign.UNKNOWN_FORMAT, foreign.claims_file, foreign.read_file),
 )
 
@@ -35,8 +50,8 @@ def format_of_checkpoint(folder: Folder) -> FolderFormat:
     claimed = claim(folder)
     if claimed is not None:
         return claimed
-    if any(name.endswith(".safetensors") for name in folder.files):
-        return FolderFormat(safetensors.FORMAT, safetensors.claims, safetensors.read_loose)
+    if safetensors_folder.holds_weights(folder):
+        return FolderFormat(safetensors.FORMAT, safetensors_folder.claims, safetensors_folder.read_folder)
     return FolderFormat(foreign.UNKNOWN_FORMAT, foreign.claims, foreign.read)
 
 

@@ -1,10 +1,8 @@
-"""The safetensors format: one file, a set of files with an index, and what a name family alone says."""
+"""Files of safetensors as shards of a checkpoint: what every format that holds some of them needs."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -13,15 +11,12 @@ import msgspec
 from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft, first_role, role_of, roles_of
-from muster_agent.formats.folder import FileSeen, Folder, reach, trouble
-from muster_agent.formats.names import is_temporary, unsafe_reason
+from muster_agent.formats.folder import FileSeen, Folder, trouble
+from muster_agent.formats.names import is_temporary
 from muster_agent.formats.safetensors_header import Header, read_header
 
 FORMAT = "safetensors"
-INDEX_SUFFIX = ".safetensors.index.json"
-_UNREAD_SUFFIXES = (".pt", ".pth", ".bin", ".pkl", ".ckpt")
 MAX_INDEX_BYTES = 64 * 1024 * 1024
-_OF_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
 
 
 class ReadShard(NamedTuple):
@@ -109,94 +104,6 @@ def read_json(folder: Folder, name: str, limit_bytes: int = MAX_INDEX_BYTES) -> 
         return None, finding("metadata_unreadable", path=name, detail=f"{name} is not valid JSON: {error}")
 
 
-def claims(folder: Folder) -> bool:
-    names = folder.files.keys() | folder.blocked
-    return "model.safetensors" in names or any(is_indexed_name(name) or is_numbered_name(name) for name in names)
-
-
-def claims_file(_folder: Folder, name: str) -> bool:
-    return name.endswith(".safetensors")
-
-
-def read_folder(folder: Folder, with_tensors: bool) -> Draft:
-    """A folder of safetensors files: by its index, by the numbers in the names, or as they lie."""
-    index = next((name for name in sorted(folder.files) if is_indexed_name(name)), None)
-    if index is not None:
-        return read_indexed(folder, index, with_tensors=with_tensors)
-    if any(map(is_numbered_name, folder.files)):
-        return read_unindexed(folder, with_tensors=with_tensors)
-    return read_loose(folder, with_tensors)
-
-
-def read_single(folder: Folder, name: str, with_tensors: bool) -> Draft:
-    """A checkpoint that is the one file `name`, whatever else lies in its folder."""
-    draft = Draft(FORMAT)
-    add_shard(draft, read_shard(folder, name, with_tensors=with_tensors), with_tensors=with_tensors)
-    return draft
-
-
-def read_loose(folder: Folder, with_tensors: bool) -> Draft:
-    """A folder of safetensors files that no index ties together (`model.safetensors`, `optimizer.safetensors`)."""
-    draft = Draft(FORMAT)
-    for name in sorted(folder.files):
-        if name.endswith(".safetensors"):
-            add_shard(draft, read_shard(folder, name, with_tensors=with_tensors), with_tensors=with_tensors)
-    draft.shards.extend(other_files(folder, []))
-    unread = sorted(name for name in folder.files if name.endswith(_UNREAD_SUFFIXES))
-    if unread:
-        draft.roles = None
-        draft.undecided = (
-            f"{len(unread)} files beside it, such as {unread[0]}, are of a format not read by this version"
-        )
-    return draft
-
-
-def read_indexed(folder: Folder, index_name: str, *, with_tensors: bool) -> Draft:
-    """A checkpoint whose index maps each tensor to its file. The index is written last, so it is the commit marker."""
-    draft = Draft(FORMAT, committed=True)
-    draft.shards.append(metadata_entry(index_name, folder.files[index_name]))
-    document, problem = read_json(folder, index_name)
-    if problem is None:
-        problem = _index_problem(document, index_name)
-    if problem is not None:
-        draft.findings.append(problem)
-        draft.roles = None
-        return draft
-    weight_map: dict[str, str] = document["weight_map"]
-    headers = _read_mapped(draft, folder, weight_map, with_tensors=with_tensors)
-    _check_map(draft, weight_map, headers)
-    _check_total(draft, document, headers, index_name)
-    _check_of_count(draft, set(weight_map.values()), index_name)
-    _note_strangers(draft, folder, set(weight_map.values()))
-    draft.shards.extend(other_files(folder, [index_name, *headers]))
-    return draft
-
-
-def _index_problem(document: Any, name: str) -> Finding | None:
-    weight_map = document.get("weight_map") if isinstance(document, dict) else None
-    if not isinstance(weight_map, dict) or not weight_map:
-        return finding("metadata_unreadable", path=name, detail=f"{name} has no weight_map")
-    for shard in weight_map.values():
-        reason = unsafe_reason(shard)
-        if reason:
-            return finding("path_unsafe", path=name, detail=f"the file name {str(shard)[:200]!r} {reason}")
-    return None
-
-
-def _read_mapped(
-    draft: Draft, folder: Folder, weight_map: dict[str, str], *, with_tensors: bool
-) -> dict[str, ReadShard]:
-    shards = {}
-    for name in sorted(set(weight_map.values())):
-        reach(folder, name)
-        if name in folder.files:
-            shards[name] = read_shard(folder, name, with_tensors=with_tensors)
-            add_shard(draft, shards[name], with_tensors=with_tensors)
-        else:
-            add_absent(draft, folder, name, f"{name} is in the index, but not in the folder")
-    return shards
-
-
 def add_absent(
     draft: Draft, folder: Folder, name: str, detail: str, *, rank: int | None = None, promised: int | None = None
 ) -> None:
@@ -204,69 +111,3 @@ def add_absent(
     draft.shards.append(ShardEntry(path=name, size_bytes=None, promised_bytes=promised, rank=rank, role=Role.MODEL))
     if name not in folder.blocked and folder.listed:
         draft.findings.append(finding("shard_missing", path=name, detail=detail))
-
-
-def _check_map(draft: Draft, weight_map: dict[str, str], shards: dict[str, ReadShard]) -> None:
-    held = {name: set(shard.header.names) for name, shard in shards.items()}
-    absent: dict[str, list[str]] = defaultdict(list)
-    for tensor, name in weight_map.items():
-        if name in held and shards[name].header.ok and tensor not in held[name]:
-            absent[name].append(tensor)
-    for name, tensors in absent.items():
-        detail = f"{len(tensors)} tensors that the index places in {name} are not in it, the first is {tensors[0]!r}"
-        draft.findings.append(finding("ranges_gap", path=name, detail=detail, tensor=tensors[0]))
-
-
-def _check_total(draft: Draft, document: dict[str, Any], shards: dict[str, ReadShard], index_name: str) -> None:
-    metadata = document.get("metadata")
-    total = metadata.get("total_size") if isinstance(metadata, dict) else None
-    whole = all(shard.size_bytes is not None for shard in draft.shards) and all(s.header.ok for s in shards.values())
-    tensor_bytes = sum(shard.header.tensor_bytes for shard in shards.values())
-    if isinstance(total, (int, float)) and whole and total != tensor_bytes:
-        detail = f"total_size is {total}, the tensors have {tensor_bytes} bytes"
-        draft.findings.append(finding("size_total_mismatch", path=index_name, detail=detail))
-
-
-def _check_of_count(draft: Draft, names: set[str], index_name: str) -> None:
-    """`-of-00003` in the names promises three files, whatever the index says."""
-    counts = {int(match.group(3)) for match in map(_OF_NAME.fullmatch, names) if match}
-    if counts and counts != {len(names)}:
-        said = ", ".join(str(count) for count in sorted(counts))
-        detail = f"the file names promise {said} files, the index uses {len(names)}"
-        draft.findings.append(finding("shard_missing", path=index_name, detail=detail))
-
-
-def _note_strangers(draft: Draft, folder: Folder, used: set[str]) -> None:
-    for name in sorted(set(folder.files) - used):
-        if _OF_NAME.fullmatch(name):
-            detail = f"{name} is not in the index; a save with another number of files left it"
-            draft.findings.append(finding("shard_orphaned", path=name, detail=detail))
-        elif name == "model.safetensors":
-            detail = "there is an index and also model.safetensors: loaders differ in which they read"
-            draft.findings.append(finding("shard_orphaned", path=name, detail=detail, cure="Remove the wrong one."))
-
-
-def read_unindexed(folder: Folder, *, with_tensors: bool) -> Draft:
-    """Files named `-00001-of-00002` without their index: it is written last, so the save did not end."""
-    draft = Draft(FORMAT, committed=False)
-    families: dict[tuple[str, int], set[int]] = defaultdict(set)
-    for match in filter(None, map(_OF_NAME.fullmatch, folder.files)):
-        families[match.group(1), int(match.group(3))].add(int(match.group(2)))
-    for (stem, count), numbers in sorted(families.items()):
-        for number in range(1, min(count, 99_999) + 1):
-            name = f"{stem}-{number:05d}-of-{count:05d}.safetensors"
-            if number in numbers:
-                shard = read_shard(folder, name, with_tensors=with_tensors)
-                add_shard(draft, shard, with_tensors=with_tensors)
-            elif len(draft.findings) < 200:
-                add_absent(draft, folder, name, f"the names of its siblings promise {name}, which is not there")
-    draft.shards.extend(other_files(folder, []))
-    return draft
-
-
-def is_indexed_name(name: str) -> bool:
-    return name.endswith(INDEX_SUFFIX)
-
-
-def is_numbered_name(name: str) -> bool:
-    return _OF_NAME.fullmatch(name) is not None

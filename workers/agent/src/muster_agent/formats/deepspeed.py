@@ -1,0 +1,263 @@
+"""DeepSpeed: one folder per tag, with files per rank whose number follows from what one of them says.
+
+There is no commit marker. `latest`, beside the folder, is rewritten as soon as rank 0 is done, before the others are:
+only the files tell whether a save ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from muster_agent.formats.base import Finding, Role, Severity, ShardEntry
+from muster_agent.formats.codes import finding
+from muster_agent.formats.deepspeed_facts import Facts, facts_of
+from muster_agent.formats.deepspeed_names import Kind, Part, Parts, expert_name, model_name, part_of, zero_name
+from muster_agent.formats.draft import Draft
+from muster_agent.formats.folder import Folder
+from muster_agent.formats.own_names import misplaced_findings
+from muster_agent.formats.safetensors import add_absent, other_files
+from muster_agent.formats.torch_archive import Loaded, add_torch_shard, tensor_ranges
+
+FORMAT = "deepspeed"
+OFFLOAD_FOLDER = "offloaded_tensors"
+_OFFLOAD_RANK = re.compile(r"rank(\d{1,6})", re.ASCII)
+_MODELS_READ = 2
+_STAGES_READ = 16
+"""Of pipelines: each stage's file names its own layers."""
+_MAX_RANKS = 100_000
+_MAX_LISTED = 200
+"""Findings of one kind per checkpoint; more would say the same."""
+_NO_RNG = "Keep it in the client state of the save if training must go on bit for bit; else nothing need be done."
+
+
+def claims(folder: Folder) -> bool:
+    return any(part_of(name) is not None for name in folder.files.keys() | folder.blocked)
+
+
+def read(folder: Folder, with_tensors: bool) -> Draft:
+    """Judge a tag's folder: every file that the ranks of the save must have left, each whole, none under another's
+    name."""
+    draft = Draft(FORMAT)
+    parts = Parts(folder.files.keys() | folder.blocked)
+    loaded = _read_models(folder, parts)
+    facts = facts_of(loaded.values())
+    expected = _expected(parts, facts)
+    _take_files(draft, folder, parts, facts, loaded, expected, with_tensors=with_tensors)
+    _take_offloaded(draft, folder, facts)
+    _take_layout(draft, parts, facts, folder.path)
+    draft.shards.extend(other_files(folder, {shard.path for shard in draft.shards}))
+    return draft
+
+
+# -- what one file says of all -----------------------------------------------------------------------------------------
+def _read_models(folder: Folder, parts: Parts) -> dict[str, Loaded]:
+    """Files of the model with what is in them: of few ranks, since all say the same; of a pipeline's every stage."""
+    scratch = Draft(FORMAT)
+    models = [*parts.by_kind[Kind.MODEL], *parts.by_kind[Kind.ZERO_MODEL]]
+    limit = _STAGES_READ if parts.by_kind[Kind.LAYER] else _MODELS_READ
+    read: dict[str, Loaded] = {}
+    for part in models[:limit]:
+        loaded = add_torch_shard(scratch, folder, part.name, values=True) if part.name in folder.files else None
+        if loaded is not None:
+            read[part.name] = loaded
+            if loaded.value is not None and limit == _MODELS_READ:
+                break
+    if all(one.value is None for one in read.values()) and parts.by_kind[Kind.OPTIM]:
+        name = parts.by_kind[Kind.OPTIM][0].name
+        loaded = add_torch_shard(scratch, folder, name, values=True) if name in folder.files else None
+        read.update({name: loaded} if loaded is not None else {})
+    return read
+
+
+def _take_layout(draft: Draft, parts: Parts, facts: Facts, path: str) -> None:
+    draft.step = facts.step
+    mp = _mp_count(parts, facts)
+    draft.dp, draft.tp, draft.pp = _dp_count(parts, facts) or None, facts.tp, facts.pp
+    if mp == 1:
+        draft.tp, draft.pp = 1, 1
+    draft.world_size = draft.dp * mp if draft.dp and mp else None
+    is_zero = _is_zero(parts, facts)
+    of_model = ("tp", "pp") if draft.tp and draft.pp else ("world_size",) if is_zero else ()
+    draft.must_match = ("dp", *of_model) if is_zero else of_model
+    if draft.roles is None:
+        return
+    draft.roles |= facts.roles
+    if not facts.roles & {Role.RNG, Role.DATALOADER}:
+        # No part of the format holds them, so that they are not there is no fault of this checkpoint.
+        draft.roles |= {Role.RNG, Role.DATALOADER}
+        detail = "DeepSpeed itself saves neither random-number nor data-loader state"
+        draft.findings.append(finding("rng_missing", path=path, detail=detail, severity=Severity.NOTE, cure=_NO_RNG))
+
+
+def _is_zero(parts: Parts, facts: Facts) -> bool:
+    """Whether each rank keeps a part of the optimizer's state in a file of its own."""
+    return bool(parts.by_kind[Kind.OPTIM] or parts.by_kind[Kind.ZERO_MODEL]) or facts.is_partitioned
+
+
+def _mp_count(parts: Parts, facts: Facts) -> int:
+    seen = max(parts.highest(kind, "mp") for kind in (Kind.MODEL, Kind.ZERO_MODEL, Kind.OPTIM)) + 1
+    return min(facts.mp or seen, _MAX_RANKS)
+
+
+def _dp_count(parts: Parts, facts: Facts) -> int:
+    seen = max(parts.highest(kind, "dp") for kind in (Kind.ZERO_MODEL, Kind.OPTIM)) + 1
+    return min(facts.dp or seen, _MAX_RANKS)
+
+
+# -- the files that must be there --------------------------------------------------------------------------------------
+def _expected(parts: Parts, facts: Facts) -> dict[str, Part]:
+    """Every file that the save must have left, by name."""
+    names: list[str] = []
+    dp, mp = _dp_count(parts, facts), _mp_count(parts, facts)
+    if dp * mp > _MAX_RANKS:
+        dp = mp = 0
+    if parts.by_kind[Kind.ZERO_MODEL]:
+        names += [zero_name(Kind.ZERO_MODEL, rank, one, "") for one in range(mp) for rank in range(dp)]
+    else:
+        names += [model_name(one) for one in range(mp)]
+    if _is_zero(parts, facts):
+        names += [zero_name(Kind.OPTIM, rank, one, parts.style()) for one in range(mp) for rank in range(dp)]
+    names += _expected_layers(parts, facts)
+    names += _expected_experts(parts, facts)
+    return {name: part for name in names if (part := part_of(name)) is not None}
+
+
+def _expected_layers(parts: Parts, facts: Facts) -> Iterator[str]:
+    """Layers without parameters have no file, so gaps mean nothing; but each tensor-parallel rank has the same ones,
+    and a layer whose parameters a stage lists must be there."""
+    layers = parts.by_kind[Kind.LAYER]
+    if not layers:
+        return
+    numbers = {part.layer for part in layers} | facts.layers
+    template = min(layers, key=lambda part: len(part.name)).name
+    ranks = range(min(max(facts.tp or 0, parts.highest(Kind.LAYER, "mp") + 1), 10_000))
+    for number in sorted(numbers)[:_MAX_RANKS]:
+        for rank in ranks:
+            yield _renumbered(template, number, rank)
+
+
+def _renumbered(template: str, layer: int, rank: int) -> str:
+    name = re.sub(r"^layer_\d+", f"layer_{layer:02d}", template)
+    return re.sub(r"-model_\d+", f"-model_{rank:02d}", name)
+
+
+def _expected_experts(parts: Parts, facts: Facts) -> Iterator[str]:
+    """Experts are numbered through; how many a layer has is noted in the model's file, or follows from the names."""
+    counts = {part.layer: 0 for part in parts.by_kind[Kind.EXPERT]}
+    for part in parts.by_kind[Kind.EXPERT]:
+        counts[part.layer] = max(counts[part.layer], part.expert + 1)
+    if -1 not in counts and (len(facts.experts) > 1 or set(counts) == {0}):
+        counts.update(enumerate(facts.experts))
+    ranks = max(parts.highest(Kind.EXPERT, "mp") + 1, 1)
+    if sum(counts.values()) * ranks <= _MAX_RANKS:
+        for layer, count in sorted(counts.items()):
+            yield from (expert_name(layer, expert, rank) for expert in range(count) for rank in range(ranks))
+    groups = range(min(parts.highest(Kind.EXPERT_OPTIM, "expert") + 1, _MAX_RANKS))
+    for rank in sorted({part.mp for part in parts.by_kind[Kind.EXPERT_OPTIM]}):
+        yield from (f"expp_rank_{group}_mp_rank_{rank:02d}_optim_states.pt" for group in groups)
+
+
+# -- the files that are there ------------------------------------------------------------------------------------------
+def _take_files(
+    draft: Draft,
+    folder: Folder,
+    parts: Parts,
+    facts: Facts,
+    loaded: dict[str, Loaded],
+    expected: dict[str, Part],
+    *,
+    with_tensors: bool,
+) -> None:
+    roots: dict[str, str] = {}
+    absent = 0
+    for name in sorted(expected.keys() | parts.by_name.keys()):
+        part = expected.get(name) or parts.by_name[name]
+        rank = _rank(part, parts, facts)
+        if name not in folder.files:
+            absent += 1
+            if absent <= _MAX_LISTED:
+                _add_absent(draft, folder, part, parts, facts, rank)
+        elif name not in expected and part.kind in (Kind.OPTIM, Kind.ZERO_MODEL, Kind.MODEL):
+            detail = f"{name} is of a save with other ranks: this one had {_described(parts, facts)}"
+            draft.findings.append(finding("shard_orphaned", path=name, detail=detail))
+        else:
+            read = add_torch_shard(
+                draft, folder, name, rank=rank, role=part.role, values=with_tensors or name in loaded
+            )
+            _take_tensors(draft, part, read, with_tensors=with_tensors)
+            roots[name] = read.file.root if read is not None else ""
+        if draft.roles is not None and name in expected:
+            draft.roles.add(part.role)
+    draft.findings.extend(misplaced_findings(roots, expected))
+
+
+def _take_tensors(draft: Draft, part: Part, read: Loaded | None, *, with_tensors: bool) -> None:
+    if read is None or not with_tensors:
+        return
+    for tensor in tensor_ranges(read, part.name):
+        role = part.role if not tensor.name.startswith("optimizer.") else Role.OPTIMIZER
+        draft.tensors.append(msgspec.structs.replace(tensor, role=role))
+
+
+def _described(parts: Parts, facts: Facts) -> str:
+    return f"{_dp_count(parts, facts)} data-parallel and {_mp_count(parts, facts)} model-parallel ranks"
+
+
+def _add_absent(draft: Draft, folder: Folder, part: Part, parts: Parts, facts: Facts, rank: int | None) -> None:
+    what = "optimizer state" if part.role is Role.OPTIMIZER else "part of the model"
+    if part.dp >= 0:
+        dp, mp = _dp_count(parts, facts), _mp_count(parts, facts)
+        of_model = f", model-parallel rank {part.mp} of {mp}" if mp > 1 else ""
+        detail = f"rank {part.dp} of {dp}{of_model}: its {what} is not there; each rank saves its own file"
+    else:
+        detail = f"{part.name}, a {what}, is not there" if part.role is Role.MODEL else f"{part.name} is not there"
+    add_absent(draft, folder, part.name, detail, rank=rank)
+    draft.shards[-1] = msgspec.structs.replace(draft.shards[-1], role=part.role)
+
+
+def _rank(part: Part, parts: Parts, facts: Facts) -> int | None:
+    """The process that saved a file of ZeRO: processes are counted by stage, then data, then tensor rank."""
+    if part.dp < 0:
+        return None
+    stage, tensor = divmod(part.mp, facts.tp) if facts.tp else (0, part.mp)
+    tensors = facts.tp or _mp_count(parts, facts)
+    return (stage * _dp_count(parts, facts) + part.dp) * tensors + tensor
+
+
+# -- optimizer state on local disks ------------------------------------------------------------------------------------
+def _take_offloaded(draft: Draft, folder: Folder, facts: Facts) -> None:
+    """State that was offloaded to NVMe is copied into a folder per rank."""
+    if OFFLOAD_FOLDER not in folder.folders:
+        return
+    inside = folder.sub(OFFLOAD_FOLDER)
+    ranks = {int(match.group(1)) for match in map(_OFFLOAD_RANK.fullmatch, inside.folders) if match}
+    for rank in sorted(set(range(facts.dp or max(ranks, default=-1) + 1)) - ranks)[:_MAX_LISTED]:
+        path = f"{OFFLOAD_FOLDER}/rank{rank}"
+        if inside.listed:
+            detail = f"rank {rank} left no folder of offloaded state"
+            draft.findings.append(finding("shard_missing", path=path, detail=detail))
+    draft.findings.extend(_below(found, OFFLOAD_FOLDER) for found in inside.findings)
+    for rank in sorted(ranks):
+        _take_swapped(draft, inside.sub(f"rank{rank}"), f"{OFFLOAD_FOLDER}/rank{rank}", rank, depth=0)
+
+
+def _take_swapped(draft: Draft, folder: Folder, path: str, rank: int, depth: int) -> None:
+    draft.findings.extend(_below(found, path) for found in folder.findings)
+    for name, seen in sorted(folder.files.items()):
+        place = f"{path}/{name}"
+        entry = ShardEntry(
+            path=place, size_bytes=seen.size_bytes, rank=rank, role=Role.OPTIMIZER, mtime_ns=seen.mtime_ns
+        )
+        draft.shards.append(entry)
+        if seen.size_bytes == 0:
+            detail = f"{place}, offloaded state of rank {rank}, has 0 bytes"
+            draft.findings.append(finding("shard_empty", path=place, detail=detail))
+    for name in folder.folders if depth < 3 else ():
+        _take_swapped(draft, folder.sub(name), f"{path}/{name}", rank, depth + 1)
+
+
+def _below(found: Finding, path: str) -> Finding:
+    return found if found.path.startswith("/") else msgspec.structs.replace(found, path=f"{path}/{found.path}")
