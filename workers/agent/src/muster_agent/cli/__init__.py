@@ -12,6 +12,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "inventory",
         "List the checkpoints under a path: what is whole, what is broken and why.",
     ),
+    "explain": (
+        "muster_agent.cli.explain",
+        "explain",
+        "Tell for one checkpoint which rule said what, in plain words.",
+    ),
     "seal": ("muster_agent.cli.seal", "seal", "Record digests of every byte of a checkpoint in a manifest."),
     "verify": ("muster_agent.cli.verify", "verify", "Re-read a sealed checkpoint and name any damage."),
     "reload": (

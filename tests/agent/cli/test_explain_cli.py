@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from muster_agent.cli import main
+
+from tests.agent.checkpoint_factory import write_checkpoint
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    for step in (10, 20):
+        write_checkpoint(tmp_path / "run-a", step, rank_bytes=300, world_size=2)
+    return tmp_path / "run-a"
+
+
+def muster(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["explain", *map(str, arguments)], catch_exceptions=False)
+
+
+def test_one_checkpoint_is_explained_with_each_heading_once(run: Path) -> None:
+    done = muster(run / "step-00000020")
+    lines = done.stdout.splitlines()
+    assert (done.exit_code, lines[0]) == (0, str(run / "step-00000020"))
+    assert [line for line in lines if line and not line.startswith(" ")][1:] == [
+        *("Format", "Step", "Ranks", "Shards", "Commit marker", "Findings", "Status", "Resumable")
+    ]
+
+
+def test_the_same_is_given_as_json(run: Path) -> None:
+    body = json.loads(muster(run / "step-00000020", "--json").stdout)
+    assert (body["step"], body["status"]) == (20, "complete")
+    assert {"heading": "Findings", "sentence": "None."} in body["explanation"]
+
+
+def test_a_damaged_one_is_explained_and_exits_0(run: Path) -> None:
+    (run / "step-00000020" / "rank-00001-of-00002.safetensors").write_bytes(b"\0" * 10)
+    done = muster(run / "step-00000020")
+    assert done.exit_code == 0 and "Corrupt: a file is there and contradicts" in done.stdout
+
+
+@pytest.mark.parametrize(("name", "code"), [("", 2), ("nowhere", 3)])
+def test_several_or_none_are_refused_with_what_to_do(run: Path, name: str, code: int) -> None:
+    done = muster(run / name if name else run)
+    assert (done.exit_code, done.stdout) == (code, "") and "what to do" in done.stderr
+
+
+def test_a_folder_without_a_checkpoint_exits_3(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert muster(tmp_path / "empty").exit_code == 3
+
+
+def test_a_name_from_disk_cannot_write_lines_of_its_own(tmp_path: Path) -> None:
+    place = write_checkpoint(tmp_path / "a\nStatus\n  complete", 10, rank_bytes=300, world_size=1)
+    done = muster(place)
+    assert done.stdout.splitlines()[0] == str(place).replace("\n", "\\n")

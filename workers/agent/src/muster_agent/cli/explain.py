@@ -1,0 +1,60 @@
+"""`muster explain`: which rule said what about one checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import groupby
+
+import click
+
+from muster_agent.cli.inventory import checkpoint_json, listed
+from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json
+from muster_agent.formats.base import ShardMap
+from muster_agent.formats.explain import Line
+from muster_agent.formats.explain import explain as explain_checkpoint
+
+
+@click.command()
+@click.argument("path")
+@click.option("--json", "as_json", is_flag=True, help="Print the checkpoint and its explanation as JSON.")
+def explain(path: str, as_json: bool) -> None:
+    """Tell for the one checkpoint at PATH which rule said what: format, step, ranks, shards, commit marker, findings,
+    status, and whether training can be resumed from it.
+
+    Exit 0 whatever the verdict is. Exit 3: there is no such path or no checkpoint; 1: it cannot be read; 2: PATH holds
+    several checkpoints.
+    """
+    shard_map = _only_one(path)
+    lines = explain_checkpoint(shard_map)
+    if as_json:
+        explanation = [{"heading": line.heading, "sentence": line.sentence} for line in lines]
+        print_json({**checkpoint_json(shard_map), "explanation": explanation})
+        return
+    click.echo(one_line(shard_map.path))
+    for text in explanation_lines(lines):
+        click.echo(one_line(text))
+
+
+def explanation_lines(lines: Sequence[Line]) -> list[str]:
+    """The lines as a person reads them: each heading once, its sentences below."""
+    shown = []
+    for heading, group in groupby(lines, key=lambda line: line.heading):
+        shown.extend(["", heading, *(f"  {line.sentence}" for line in group)])
+    return shown
+
+
+def _only_one(path: str) -> ShardMap:
+    checkpoints = listed(path).checkpoints
+    place = os.path.abspath(path)
+    own = [one for one in checkpoints if one.path == place] or list(checkpoints)
+    if not own:
+        raise CommandFailed(
+            f"there is no checkpoint at {path}",
+            hint="`muster inventory` shows what lies there",
+            code=ExitCode.NOT_FOUND,
+        )
+    if len(own) > 1:
+        hint = f"name one of them, such as {own[0].path}"
+        raise CommandFailed(f"{path} holds {len(own)} checkpoints", hint=hint, code=ExitCode.USAGE)
+    return own[0]

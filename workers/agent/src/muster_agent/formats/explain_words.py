@@ -1,0 +1,127 @@
+"""What each format is known by and when one of its saves counts as finished, in words for a newcomer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class FormatWords(NamedTuple):
+    """`name` as people say it; `known_by` completes "recognised by"; `marker` is the file or name that ends a save, or
+    None where the format has none; `settled_by` completes "so it counts as whole when"."""
+
+    name: str
+    known_by: str
+    marker: str | None
+    settled_by: str
+
+
+_FILES_WHOLE = "every file is as long as its own header says"
+_DCP_WHOLE = "every byte range that the metadata names lies in its file, and the files have no other bytes"
+
+FORMAT_WORDS: dict[str, FormatWords] = {
+    "safetensors": FormatWords(
+        "safetensors files", "files that begin with a safetensors header, an index of them, or `checkpoint.json`",
+        "the index, or `checkpoint.json` where ranks save their own files", _FILES_WHOLE,
+    ),
+    "dcp": FormatWords(
+        "PyTorch distributed checkpoint (DCP)", "a `.metadata` file (or one per rank) beside `__R_I.distcp` files",
+        "`.metadata`, renamed into place last", _DCP_WHOLE,
+    ),
+    "torchtitan": FormatWords(
+        "TorchTitan checkpoint (a PyTorch DCP)", "DCP files whose state has TorchTitan's names (`train_state`, ...)",
+        "`.metadata`, renamed into place last", _DCP_WHOLE,
+    ),
+    "dcp_hf": FormatWords(
+        "DCP written for Hugging Face", "files named `shard-R-model-F-of-N.safetensors`",
+        None, "every file of the N is there and the ranks' parts cover each tensor",
+    ),
+    "megatron_dist": FormatWords(
+        "Megatron-Core distributed checkpoint", "a `metadata.json` that says torch_dist, or Megatron's names in a DCP",
+        "`metadata.json`, written after `.metadata`", f"{_DCP_WHOLE}, and every group of objects is full",
+    ),
+    "megatron_zarr": FormatWords(
+        "Megatron-Core checkpoint of zarr arrays", "a `metadata.json` that says zarr, and a folder per tensor",
+        "`metadata.json`, written last", "every chunk that an array's shape needs is there",
+    ),
+    "megatron_legacy": FormatWords(
+        "Megatron checkpoint with a file per model-parallel rank", "folders named `mp_rank_TT[_PPP]`",
+        None, "the grid of ranks is full and every file is a whole torch file",
+    ),
+    "nemo": FormatWords(
+        "NeMo checkpoint", "`weights/` and `context/` in one folder",
+        "no `-unfinished` marker beside the folder", "its `weights/` are whole by their own format",
+    ),
+    "deepspeed": FormatWords(
+        "DeepSpeed ZeRO checkpoint", "files named `...model_states.pt` and `...optim_states.pt`",
+        None, "each rank's files, as many as the model's state says, are there and whole (`latest` proves nothing)",
+    ),
+    "deepspeed_universal": FormatWords(
+        "DeepSpeed universal checkpoint", "a `zero/` folder with a folder per parameter",
+        None, "every parameter has its files and the conversion left no `tmp/`",
+    ),
+    "hf_trainer": FormatWords(
+        "Hugging Face Trainer checkpoint", "a `trainer_state.json`, or the files that the Trainer writes before it",
+        "`trainer_state.json`, the first process's last file", "weights, optimizer and scheduler are whole",
+    ),
+    "accelerate": FormatWords(
+        "Accelerate state", "`random_states_R.pkl` beside weights, as `save_state` leaves them",
+        None, "its parts are whole by their own formats",
+    ),
+    "torch_save": FormatWords(
+        "file of torch.save", "a torch zip archive (or the older form) in one file",
+        None, "the zip's directory at the file's end can be read and every part it names is there",
+    ),
+    "lightning": FormatWords(
+        "Lightning checkpoint", "Lightning's own entries in a torch file, or `meta.pt` in a folder",
+        None, "the file is whole, or the folder's parts are by their own format",
+    ),
+    "orbax": FormatWords(
+        "Orbax checkpoint", "`_CHECKPOINT_METADATA`, or items with `_METADATA`",
+        "the final name without a temporary ending (in a bucket: `commit_success.txt`)",
+        "every item has its metadata and every data file that this names",
+    ),
+    "t5x": FormatWords(
+        "T5X checkpoint", "a `checkpoint` file beside `target.*` arrays",
+        "the final name without a temporary ending", "every chunk of every array is there",
+    ),
+    "bytecheckpoint": FormatWords(
+        "ByteCheckpoint", "`model/` and `optimizer/`, each with `.metadata` and `.distcp` files",
+        "each part's `.metadata`", "every byte range that the metadata names lies in its file",
+    ),
+    "nvrx_local": FormatWords(
+        "local checkpoint of the NVIDIA resiliency extension", "files named `iter_N_R_local.pt`, in a folder per rank",
+        "the final name without `.dirty`", "every rank has a whole file of this iteration",
+    ),
+    "torchsnapshot": FormatWords(
+        "torchsnapshot", "a `.snapshot_metadata` file",
+        "`.snapshot_metadata`, written last", "every byte range that it names is there",
+    ),
+    "gguf": FormatWords(
+        "GGUF model", "a file that begins with GGUF", None, "the file holds every tensor that its header names",
+    ),
+    "verl": FormatWords(
+        "verl checkpoint with files per rank", "files named `..._world_size_W_rank_R.pt`",
+        None, "all W ranks' files are there and whole",
+    ),
+    "composer": FormatWords(
+        "Composer checkpoint with files per rank", "files named `epE-baB-rankR.pt`",
+        None, "the ranks have no gap and every file is whole",
+    ),
+    "fairseq": FormatWords(
+        "fairseq checkpoint with files per shard", "files named `checkpoint_E_U...-shardN.pt`",
+        None, "the shards have no gap and every file is whole",
+    ),
+    "dlrover": FormatWords(
+        "DLRover flash checkpoint", "DLRover's staging files beside the framework's own",
+        "`dlrover_latest.txt`", "the framework's own files are whole",
+    ),
+}  # fmt: skip
+
+UNKNOWN_WORDS = FormatWords(
+    "format that this version does not know", "no evidence of any format that it does know", None, "nothing can be said"
+)
+
+
+def words_of(format_name: str) -> FormatWords:
+    """The words for a format; those of an unknown one for a format of a newer version."""
+    return FORMAT_WORDS.get(format_name, UNKNOWN_WORDS)
