@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
+from muster_agent.formats.pickle_lean import Fold, LeanMachine
+from muster_agent.formats.pickle_machine import ByIdentity
 from muster_agent.formats.pickle_reader import PickleRefused, Record, Symbol, read_pickle
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
@@ -88,9 +90,19 @@ class Plan:
         return [*self.tensors, *self.objects]
 
 
+class Index(ByIdentity):
+    """Of which tensor (or object), and of which of its chunks, a record is."""
+
+    __slots__ = ("name", "offsets")
+
+    def __init__(self, name: str, offsets: Offsets | None) -> None:
+        self.name, self.offsets = name, offsets
+
+
 def parse_plan(data: bytes) -> Plan:
-    """The plan in one metadata file. Raises PickleRefused for anything else than DCP metadata."""
-    root = read_pickle(data, _NAMES, CLASSES)
+    """The plan in one metadata file. Raises PickleRefused for anything else than DCP metadata, and limits.NeedsChild
+    for more bytes than this process should parse."""
+    root = read_pickle(data, _NAMES, CLASSES, _FOLDS, frozenset({"torch.Size"}))
     if not isinstance(root, Record) or not root.name.endswith("Metadata"):
         raise PickleRefused("it is a pickle, but not of checkpoint metadata")
     plan = Plan(raw_records=root.name.startswith(_BYTECHECKPOINT))
@@ -98,7 +110,8 @@ def parse_plan(data: bytes) -> Plan:
     for name, entry in _dict(root.get("state_dict_metadata"), "state_dict_metadata").items():
         _take_entry(plan, name, entry, budget)
     for index, info in _dict(root.get("storage_data"), "storage_data").items():
-        _take_stored(plan, index, info, budget)
+        budget.spend(1)
+        _take_stored(plan, _index(index), _stored(info))
     plans = root.get("all_local_plans")
     plan.writers = len(plans) if isinstance(plans, list) and plans else None
     return plan
@@ -126,23 +139,82 @@ def _take_entry(plan: Plan, name: object, entry: object, budget: _Budget) -> Non
     if not isinstance(chunks, list):
         raise PickleRefused(f"tensor {name[:200]!r} has no list of chunks")
     budget.spend(1 + len(chunks))
-    read = (Chunk(_sizes(chunk, "offsets"), _sizes(chunk, "sizes")) for chunk in chunks)
+    read = map(_chunk, chunks)
     size = _size_of(entry.get("size"))
     plan.tensors[name] = TensorPlan(_dtype(entry.get("properties")), size, {chunk.offsets: chunk for chunk in read})
 
 
-def _take_stored(plan: Plan, index: object, info: object, budget: _Budget) -> None:
-    budget.spend(1)
-    if not isinstance(index, Record) or not isinstance(info, Record):
-        raise PickleRefused("an entry of storage_data is malformed")
-    name, offset = index.get("fqn"), index.get("offset")
-    file, begin, length = info.get("relative_path"), info.get("offset"), info.get("length")
-    if type(name) is not str or type(file) is not str or not _is_size(begin) or not _is_size(length):
-        raise PickleRefused("an entry of storage_data has no name, file, offset or length")
-    place = None if offset is None else _size_of(offset)
-    record = Stored(file, begin, length, bool(info.get("transform_descriptors")))
-    plan.stored[name, place] = record
+def _take_stored(plan: Plan, index: Index, record: Stored) -> None:
+    plan.stored[index.name, index.offsets] = record
     plan.records.append(record)
+
+
+# -- objects, folded as soon as their state is read; or later, where the pickle may refer to them ----------------------
+def _fold_chunk(machine: LeanMachine, state: dict[Any, Any]) -> Chunk:
+    share = machine.numbers
+    return Chunk(share(_size_of(state.get("offsets"))), share(_size_of(state.get("sizes"))))
+
+
+def _chunk(value: object) -> Chunk:
+    if type(value) is Chunk:
+        return value
+    if not isinstance(value, Record):
+        raise PickleRefused("a chunk is malformed")
+    return Chunk(_size_of(value.get("offsets")), _size_of(value.get("sizes")))
+
+
+def _fold_index(machine: LeanMachine, state: dict[Any, Any]) -> Index:
+    name, offsets = _name_and_offsets(state)
+    return Index(machine.text(name), None if offsets is None else machine.numbers(offsets))
+
+
+def _index(value: object) -> Index:
+    if type(value) is Index:
+        return value
+    if not isinstance(value, Record) or type(value.state) is not dict:
+        raise PickleRefused("an entry of storage_data is malformed")
+    return Index(*_name_and_offsets(value.state))
+
+
+def _name_and_offsets(state: dict[Any, Any]) -> tuple[str, Offsets | None]:
+    name, offsets = state.get("fqn"), state.get("offset")
+    if type(name) is not str:
+        raise PickleRefused("an entry of storage_data has no name")
+    return name, None if offsets is None else _size_of(offsets)
+
+
+def _fold_stored(_machine: LeanMachine, state: dict[Any, Any]) -> Stored:
+    return _stored_of(state)
+
+
+def _stored_of(state: dict[Any, Any]) -> Stored:
+    file, begin, length = state.get("relative_path"), state.get("offset"), state.get("length")
+    if type(file) is not str or not _is_size(begin) or not _is_size(length):
+        raise PickleRefused("an entry of storage_data has no file, offset or length")
+    return Stored(file, begin, length, bool(state.get("transform_descriptors")))
+
+
+def _stored(value: object) -> Stored:
+    if type(value) is Stored:
+        return value
+    if not isinstance(value, Record) or type(value.state) is not dict:
+        raise PickleRefused("an entry of storage_data is malformed")
+    return _stored_of(value.state)
+
+
+def _fold_away(_machine: LeanMachine, _state: dict[Any, Any]) -> None:
+    """Of what each rank was to write only the number of ranks is of use."""
+    return
+
+
+_FOLDS: dict[str, Fold] = {
+    f"{_METADATA}.ChunkStorageMetadata": _fold_chunk,
+    f"{_METADATA}.MetadataIndex": _fold_index,
+    f"{_FILESYSTEM}._StorageInfo": _fold_stored,
+    f"{_BYTECHECKPOINT}._StorageInfo": _fold_stored,
+    f"{_PLANNER}.WriteItem": _fold_away,
+    f"{_PLANNER}.TensorWriteData": _fold_away,
+}
 
 
 def _dict(value: object, what: str) -> dict[Any, Any]:
@@ -151,16 +223,8 @@ def _dict(value: object, what: str) -> dict[Any, Any]:
     raise PickleRefused(f"it has no {what}")
 
 
-def _sizes(chunk: object, which: str) -> tuple[int, ...]:
-    if not isinstance(chunk, Record):
-        raise PickleRefused("a chunk is malformed")
-    return _size_of(chunk.get(which))
-
-
 def _size_of(value: object) -> tuple[int, ...]:
-    """The integers of a `torch.Size`, which is pickled as a call with one tuple."""
-    if isinstance(value, Record) and value.name == "torch.Size" and len(value.args) == 1:
-        value = value.args[0]
+    """The integers of a `torch.Size`, which is read as the tuple that it is made of."""
     if type(value) is list:
         value = tuple(value)
     if type(value) is not tuple or len(value) > MAX_DIMENSIONS or not all(map(_is_size, value)):
@@ -168,7 +232,7 @@ def _size_of(value: object) -> tuple[int, ...]:
     return value
 
 
-def _is_size(value: object) -> bool:
+def _is_size(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < 1 << 62
 
 

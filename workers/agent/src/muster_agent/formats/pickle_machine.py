@@ -37,7 +37,13 @@ class Symbol:
         self.name = name
 
 
-class Record:
+class ByIdentity:
+    """An inert value that may be a key of a dictionary: it equals itself only."""
+
+    __slots__ = ()
+
+
+class Record(ByIdentity):
     """An inert stand-in for an object: which class or function, with what arguments, and what state was set on it."""
 
     __slots__ = ("args", "name", "state")
@@ -225,7 +231,7 @@ def plain_key(value: Any) -> Hashable:
     """What stands for `value` as a key of a dictionary. Whatever a file could choose so that many keys fall on the same
     place of the table, or so that hashing recurses, is kept in a Record, which is a key by identity only."""
     kind = type(value)
-    if kind in (str, bool, bytes, float, NoneType, Symbol) or isinstance(value, Record):
+    if kind in (str, bool, bytes, float, NoneType, Symbol) or isinstance(value, ByIdentity):
         return value  # type: ignore[no-any-return]
     if kind is int and -_LARGEST_KEY < value < _LARGEST_KEY:
         return value  # type: ignore[no-any-return]

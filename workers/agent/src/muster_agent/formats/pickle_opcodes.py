@@ -284,11 +284,11 @@ def _refuse(what: str) -> Callable[[Machine], None]:
     return refuse
 
 
-def _unknown(machine: Machine) -> None:
+def unknown(machine: Machine) -> None:
     raise PickleRefused(f"byte {machine.position - 1} is no instruction that metadata has")
 
 
-_OPCODES: dict[bytes, Callable[[Machine], None]] = {
+OPCODES: dict[bytes, Callable[[Machine], None]] = {
     b"\x80": _proto,
     b"\x95": _frame,
     b".": _stop,
@@ -358,4 +358,4 @@ _OPCODES: dict[bytes, Callable[[Machine], None]] = {
     b"\x83": _extension(2),
     b"\x84": _extension(4),
 }
-TABLE = [_OPCODES.get(bytes([code]), _unknown) for code in range(256)]
+TABLE = [OPCODES.get(bytes([code]), unknown) for code in range(256)]

@@ -8,26 +8,33 @@ any other ends the reading. Lengths are checked against the bytes that are there
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from muster_agent.formats.pickle_machine import Machine, PickleRefused, Record, Symbol
-from muster_agent.formats.pickle_opcodes import TABLE
+from muster_agent.formats.pickle_lean import LEAN_TABLE, Fold, LeanMachine
+from muster_agent.formats.pickle_machine import PickleRefused, Record, Symbol
 
 _LARGE_BYTES = 256 * 1024
 
 __all__ = ["PickleRefused", "Record", "Symbol", "read_pickle"]
 
 
-def read_pickle(data: bytes, allowed: frozenset[str], callable_names: frozenset[str]) -> Any:
+def read_pickle(
+    data: bytes,
+    allowed: frozenset[str],
+    callable_names: frozenset[str],
+    folds: Mapping[str, Fold] | None = None,
+    transparent: frozenset[str] = frozenset(),
+) -> Any:
     """The pickled value made of inert parts: None, bool, int, float, str, bytes, list, tuple, dict, Symbol and Record.
 
-    `allowed` are the full names that may appear, `callable_names` those that may be called. Raises PickleRefused,
-    and limits.NeedsChild for more bytes than this process should parse.
+    `allowed` are the full names that may appear, `callable_names` those that may be called; `folds` and `transparent`
+    make other values of some objects (see LeanMachine). Raises PickleRefused, and limits.NeedsChild for more bytes than
+    this process should parse.
     """
     with without_collector(len(data)):
-        return Machine(data, allowed, callable_names).run(TABLE)
+        return LeanMachine(data, allowed, callable_names, folds, transparent).run(LEAN_TABLE)
 
 
 @contextmanager
