@@ -57,6 +57,10 @@ class Reading:
         self._thread = threading.Thread(target=self._run, name="child-reading", daemon=True)
         self._thread.start()
 
+    @property
+    def is_done(self) -> bool:
+        return not self._thread.is_alive()
+
     def result(self) -> Draft:
         """Waits. Raises ReaderFault where the reader itself failed; every other end is a Draft."""
         self._thread.join()
