@@ -79,9 +79,9 @@ class Later:
     def __init__(self, reading: Reading, path: str, finish: Callable[[Draft], ShardMap]) -> None:
         self._reading, self._path, self._finish = reading, path, finish
 
-    @property
-    def is_done(self) -> bool:
-        return self._reading.is_done
+    def wait(self, seconds: float) -> bool:
+        """Whether `result` answers at once, waited for that long at most."""
+        return self._reading.wait(seconds)
 
     def result(self) -> ShardMap:
         return self._finish(_guarded(self._reading.result, self._path))

@@ -57,10 +57,6 @@ class Reading:
         self._thread = threading.Thread(target=self._run, name="child-reading", daemon=True)
         self._thread.start()
 
-    @property
-    def is_done(self) -> bool:
-        return not self._thread.is_alive()
-
     def result(self) -> Draft:
         """Waits. Raises ReaderFault where the reader itself failed; every other end is a Draft."""
         self._thread.join()
@@ -68,6 +64,11 @@ class Reading:
             raise ReaderFault(self._fault)
         assert self._draft is not None
         return self._draft
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it has ended, waited for that long at most."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def cancel(self) -> None:
         """End the child; the result is then undecided. Harmless after its end."""
