@@ -17,6 +17,7 @@ from muster_agent.formats.base import Role, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
+from muster_agent.formats.hf_configuration import configuration_findings
 from muster_agent.formats.hf_state import add_fsdp, add_state_files, fsdp_folders, torch_names
 from muster_agent.formats.hf_trainer import chosen_tag, copy_layout
 from muster_agent.formats.hf_weights import add_weights
@@ -68,6 +69,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
         add_absent(draft, folder, "model.safetensors", "there are no weights in any form, but other state is here")
     _check_random_states(draft, folder, fsdp_ranks)
     _note_counter(draft, folder, states)
+    draft.findings.extend(configuration_findings(folder))
     known = {shard.path for shard in draft.shards} | used
     draft.shards.extend(other_files(folder, known))
     return draft

@@ -11,8 +11,6 @@ from muster_agent.formats.safetensors import read_json
 
 UNKNOWN_FORMAT = "unknown"
 _KNOWN_BY_FILE = {
-    "trainer_state.json": "a Hugging Face Trainer checkpoint",
-    "training_args.bin": "a Hugging Face Trainer checkpoint",
     "common.pt": "a Megatron distributed checkpoint",
     "meta.pt": "a sharded Lightning checkpoint",
     "_CHECKPOINT_METADATA": "an Orbax checkpoint",

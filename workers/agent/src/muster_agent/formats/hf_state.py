@@ -27,6 +27,7 @@ _ROLES = (
     (re.compile(r"(?:sampler|dl_state_dict|data_?loader|loader)(?:[-_.]|$)", re.ASCII), Role.DATALOADER),
     (re.compile(r"(?:training_args|scaler|custom_checkpoint_\d+|train(?:er|ing)_state)\b", re.ASCII), Role.OTHER),
 )
+_COMPANIONS = frozenset({"training_args.bin", "scheduler.pt", "scaler.pt"})
 _FSDP_FOLDERS = (
     (re.compile(r"pytorch_model_fsdp_\d{1,4}", re.ASCII), Role.MODEL),
     (re.compile(r"optimizer_\d{1,4}", re.ASCII), Role.OPTIMIZER),
@@ -36,6 +37,11 @@ _FSDP_FOLDERS = (
 def state_role(name: str) -> Role | None:
     """The role of a file of training state by its name; None for a name that says nothing."""
     return next((role for pattern, role in _ROLES if pattern.match(name)), None)
+
+
+def is_companion_name(name: str) -> bool:
+    """Whether the file belongs to a checkpoint or a run, and is none by itself."""
+    return name in _COMPANIONS or state_role(name) is Role.RNG
 
 
 def rank_of(name: str) -> int | None:

@@ -18,8 +18,9 @@ from muster_agent.formats.base import Finding, Role, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, trouble
+from muster_agent.formats.hf_configuration import CONFIGURATION_NAMES, configuration_findings
 from muster_agent.formats.hf_state import add_fsdp, add_state_files, fsdp_folders, torch_names
-from muster_agent.formats.hf_weights import CONFIGURATION_NAMES, add_weights, is_weight_name
+from muster_agent.formats.hf_weights import add_weights, is_weight_name
 from muster_agent.formats.nested import read_nested
 from muster_agent.formats.pickle_machine import Record
 from muster_agent.formats.safetensors import add_absent, metadata_entry, other_files
@@ -76,6 +77,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     if state is not None:
         _check_state_files(draft, folder, arguments)
         _check_best(draft, folder, state)
+    draft.findings.extend(configuration_findings(folder))
     known = {shard.path for shard in draft.shards} | used
     draft.shards.extend(other_files(folder, known))
     return draft

@@ -33,26 +33,6 @@ _SINGLE_BIN = re.compile(
     r"(?:pytorch_model(?:_fsdp)?|adapter_model|diffusion_pytorch_model)(?:_\d{1,3})?\.bin", re.ASCII
 )
 _ADAPTER = "adapter_"
-CONFIGURATION_NAMES = frozenset(
-    {
-        "config.json",
-        "generation_config.json",
-        "adapter_config.json",
-        "preprocessor_config.json",
-        "processor_config.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "tokenizer.model",
-        "special_tokens_map.json",
-        "added_tokens.json",
-        "vocab.json",
-        "vocab.txt",
-        "merges.txt",
-        "chat_template.json",
-        "chat_template.jinja",
-        "README.md",
-    }
-)
 
 
 def is_single_name(name: str) -> bool:

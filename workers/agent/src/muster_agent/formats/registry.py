@@ -17,6 +17,7 @@ from muster_agent.formats import (
 )
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
+from muster_agent.formats.hf_state import is_companion_name
 from muster_agent.formats.names import is_temporary
 from muster_agent.formats.reader import Family, FamilyFormat, FileFormat, FolderFormat
 
@@ -57,7 +58,7 @@ def format_of_checkpoint(folder: Folder) -> FolderFormat:
 
 def claim_file(folder: Folder, name: str) -> FileFormat | None:
     """The format of a file that may be a checkpoint by itself, in a folder that is none."""
-    if is_temporary(name):
+    if is_temporary(name) or is_companion_name(name):
         return None
     return next((one for one in FILE_FORMATS if one.claims(folder, name)), None)
 
