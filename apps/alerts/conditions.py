@@ -8,7 +8,7 @@ from django.db.models import Max, OuterRef, Q, Subquery
 
 from apps.alerts.models import Alert
 from apps.checkpoints.models import Finding, Placement
-from apps.checkpoints.standing import unreadable_tiers
+from apps.checkpoints.standing import lagging_runs, unreadable_tiers
 from apps.core import units
 from apps.drills.models import Drill, DrillPlan, PlanOccurrence
 from apps.fleet.models import Agent
@@ -35,7 +35,7 @@ class Condition:
 
 def current() -> dict[tuple[str, str, str], Condition]:
     """Every condition by its key, in a constant number of queries."""
-    found = [*_damage(), *_agents_lost(), *_drills(), *_schedules_missed(), *_tiers_unreadable()]
+    found = [*_damage(), *_agents_lost(), *_drills(), *_schedules_missed(), *_tiers_unreadable(), *_tiers_behind()]
     return {condition.key: condition for condition in found}
 
 
@@ -137,4 +137,18 @@ def _tiers_unreadable() -> list[Condition]:
             ],
         )
         for scan in unreadable_tiers(MAX_CONDITIONS)
+    ]
+
+
+def _tiers_behind() -> list[Condition]:
+    """Runs whose newest work lies on one tier only, because copies to a colder one have stopped."""
+    return [
+        Condition(
+            Alert.Rule.TIER_BEHIND,
+            "run",
+            run.pk,
+            run.cluster_id,
+            f"{run.name}: {'; '.join(lag.sentence for lag in found)}."[:_MAX_SUMMARY],
+        )
+        for run, found in lagging_runs(MAX_CONDITIONS)
     ]

@@ -1,4 +1,4 @@
-"""REST: training runs, checkpoints, their copies, findings and scans."""
+"""REST: training runs, checkpoints, their copies and findings."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from typing import Any, ClassVar
 
 from django.db.models import Prefetch, QuerySet
 from drf_spectacular.utils import extend_schema, extend_schema_view
-from rest_framework import mixins, status
-from rest_framework.decorators import action
+from rest_framework import mixins
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.models import Role
-from apps.checkpoints import runs, scans
-from apps.checkpoints.filters import CheckpointFilter, FindingFilter, PlacementFilter, RunFilter, ScanFilter
+from apps.checkpoints import runs
+from apps.checkpoints.filters import CheckpointFilter, FindingFilter, PlacementFilter, RunFilter
 from apps.checkpoints.models import (
     Checkpoint,
     Finding,
-    InventoryScan,
     Placement,
     RunAttempt,
     Shard,
@@ -29,22 +27,17 @@ from apps.checkpoints.models import (
 from apps.checkpoints.serializers import (
     AttemptSerializer,
     CheckpointSerializer,
-    CreateScanSerializer,
     EvidenceSerializer,
     FindingSerializer,
     PlacementSerializer,
     RunSerializer,
-    ScanSerializer,
     ShardSerializer,
     StepSerializer,
     UpdateRunSerializer,
 )
-from apps.core.errors import InvalidInput
 from apps.core.serializers import body_of
 from apps.fleet.access import scoped
-from apps.fleet.models import Agent
 from apps.fleet.rest import ReadViewSet, ScopedViewSet
-from apps.storage.models import StorageTier
 
 ID = "[a-z0-9_]+"
 RUN = "[^/]+"
@@ -216,46 +209,3 @@ class EvidenceViewSet(PartsViewSet):
 
     def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         return rows.filter(placement=self.parent(Placement.objects.all(), "tier__cluster", self.kwargs["placement"]))
-
-
-# -- scans -------------------------------------------------------------------------------------------------------------
-@extend_schema_view(
-    list=extend_schema(operation_id="list_scans", summary="List inventory scans"),
-    retrieve=extend_schema(operation_id="get_scan", summary="One inventory scan"),
-)
-class ScanViewSet(ReadViewSet):
-    queryset = InventoryScan.objects.select_related("tier__cluster")
-    serializer_class = ScanSerializer
-    filterset_class = ScanFilter
-    lookup_value_regex = ID
-    cluster_path = "tier__cluster"
-    needs: ClassVar = {"create": Role.OPERATOR, "cancel": Role.OPERATOR}
-
-    @extend_schema(
-        operation_id="create_scan",
-        summary="Have an agent list a tier, or a folder of it",
-        request=CreateScanSerializer,
-        responses={201: ScanSerializer},
-    )
-    def create(self, request: Request) -> Response:
-        wanted = body_of(request, CreateScanSerializer)
-        tier = self._visible(StorageTier.objects.select_related("cluster"), "cluster", wanted["tier"], "/tier")
-        self.authorize(tier.cluster)
-        agent = wanted.get("agent")
-        if agent is not None:
-            agent = self._visible(Agent.objects.all(), "node__cluster", agent, "/agent")
-        scan = scans.request_scan(tier=tier, root=wanted.get("root"), agent=agent, actor=self.actor)
-        return Response(ScanSerializer(scan).data, status=status.HTTP_201_CREATED)
-
-    @extend_schema(operation_id="cancel_scan", summary="Stop a scan", request=None, responses=ScanSerializer)
-    @action(detail=True, methods=["post"])
-    def cancel(self, request: Request, pk: str) -> Response:
-        scan = self.get_object()
-        self.authorize(scan.tier.cluster)
-        return Response(ScanSerializer(scans.cancel_scan(scan=scan, actor=self.actor)).data)
-
-    def _visible(self, rows: QuerySet[Any], cluster_path: str, pk: str, pointer: str) -> Any:
-        row = scoped(self.request, rows, cluster_path).filter(pk=pk).first()
-        if row is None:
-            raise InvalidInput(f"There is no {pointer.lstrip('/')} {pk!r} that you may see.", pointer=pointer)
-        return row

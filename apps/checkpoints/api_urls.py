@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from rest_framework.routers import SimpleRouter
 
-from apps.checkpoints import api
+from apps.checkpoints import api, scan_api
 
 router = SimpleRouter()
 router.trailing_slash = "/?"
@@ -21,6 +21,7 @@ router.register("placements", api.PlacementViewSet, "api-placement")
 router.register(rf"placements/(?P<placement>{api.ID})/shards", api.PlacementShardViewSet, "api-placement-shard")
 router.register(rf"placements/(?P<placement>{api.ID})/evidence", api.EvidenceViewSet, "api-placement-evidence")
 router.register("findings", api.FindingViewSet, "api-finding")
-router.register("scans", api.ScanViewSet, "api-scan")
+router.register("scans", scan_api.ScanViewSet, "api-scan")
+router.register(rf"scans/(?P<scan>{api.ID})/changes", scan_api.ScanChangeViewSet, "api-scan-change")
 
 urlpatterns = router.urls

@@ -8,7 +8,7 @@ import django_filters.rest_framework as filters
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from muster_agent.protocol.trust import Trust
 
-from apps.checkpoints.models import Checkpoint, Finding, InventoryScan, Placement, TrainingRun
+from apps.checkpoints.models import Checkpoint, Finding, InventoryScan, Placement, ScanChange, TrainingRun
 
 
 class ChoiceInFilter(filters.BaseInFilter, filters.ChoiceFilter):  # type: ignore[misc]  # it ships no types
@@ -117,3 +117,11 @@ class ScanFilter(_Filters):
     class Meta:
         model = InventoryScan
         fields = ["cluster", "tier", "state"]
+
+
+class ScanChangeFilter(filters.FilterSet):  # type: ignore[misc]  # it ships no types
+    kind = ChoiceInFilter(choices=ScanChange.Kind.choices, label="Kind")
+
+    class Meta:
+        model = ScanChange
+        fields = ["kind"]

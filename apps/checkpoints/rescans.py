@@ -1,11 +1,11 @@
-"""Scans that nobody has to ask for: after a save that a training job reported, and of tiers not listed for a while."""
+"""Scans that nobody has to ask for: after a save that a training job reported, at the times of a tier's schedule, and
+of tiers not listed for a while."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.conf import settings
 from django.db.models import F, Max, Q
@@ -14,6 +14,7 @@ from muster_agent.protocol.wire import HookRecord
 
 from apps.checkpoints.models import InventoryScan, Placement, ScanDemand
 from apps.checkpoints.scans import UNFINISHED, request_scan
+from apps.core import cron
 from apps.core.errors import ApplicationError
 from apps.fleet import selectors as fleet
 from apps.fleet.models import Agent
@@ -53,9 +54,43 @@ def note_saves(agent: Agent, saves: Sequence[HookRecord], run_ids: Sequence[str]
 
 
 def fire_due(now: datetime | None = None) -> int:
-    """Scan the tiers on which somebody saved; gives how many scans were requested. One that is being scanned already
-    stays due: that listing may have begun before the save ended."""
+    """Scan the tiers on which somebody saved and those whose scheduled time has come; gives how many scans were
+    requested."""
     at = now or timezone.now()
+    return fire_saves(at) + fire_scheduled(at)
+
+
+def fire_scheduled(now: datetime) -> int:
+    """Scan the tiers whose time has come. Times that were missed, or came while the tier was being scanned, are one
+    scan together; while nobody reaches the tier it is tried again."""
+    due = StorageTier.objects.filter(next_scan_at__lte=now).select_related("cluster").order_by("next_scan_at")
+    return sum(_fire_scheduled(tier, now) for tier in due[:_AT_ONCE])
+
+
+def _fire_scheduled(tier: StorageTier, now: datetime) -> int:
+    planned_at = tier.next_scan_at
+    try:
+        following: datetime | None = cron.next_time(tier.scan_cron, tier.scan_time_zone, now)
+    except cron.BadSchedule as problem:
+        log.error("tier %s is not scanned on schedule any more: %s", tier.pk, problem.detail)
+        following = None
+    mine = StorageTier.objects.filter(pk=tier.pk, next_scan_at=planned_at).update(next_scan_at=following)
+    if mine != 1 or following is None or _is_being_scanned(tier):
+        return 0
+    if _request(tier, _last_lister(tier), BY_SCHEDULE, planned_at):
+        return 1
+    again = min(following, now + TRY_AGAIN)
+    StorageTier.objects.filter(pk=tier.pk, next_scan_at=following).update(next_scan_at=again)
+    return 0
+
+
+def _is_being_scanned(tier: StorageTier) -> bool:
+    return InventoryScan.objects.filter(tier=tier, root=tier.uri, state__in=UNFINISHED).exists()
+
+
+def fire_saves(at: datetime) -> int:
+    """Scan the tiers on which somebody saved. One that is being scanned already stays due: that listing may have begun
+    before the save ended."""
     due = ScanDemand.objects.filter(due_at__lte=at).select_related("tier__cluster", "agent").order_by("due_at")
     return sum(_fire(demand, at) for demand in due[:_AT_ONCE])
 
@@ -79,15 +114,15 @@ def _put_off(demand: ScanDemand, due_at: datetime) -> int:
 
 
 def request_overdue(now: datetime | None = None) -> int:
-    """Scan every tier that was last listed over `SCAN_SECONDS` ago and that an agent reaches; gives how many scans were
-    requested. One that failed is tried again only after that time."""
+    """Scan every tier without a schedule of its own that was last listed over `SCAN_SECONDS` ago and that somebody
+    reaches; gives how many scans were requested. One that failed is tried again only after that time."""
     if not settings.SCAN_SECONDS:
         return 0
     since = (now or timezone.now()) - timedelta(seconds=settings.SCAN_SECONDS)
     looked_at = InventoryScan.objects.filter(root=F("tier__uri")).filter(
         Q(state__in=UNFINISHED) | Q(finished_at__gt=since) | Q(created_at__gt=since)
     )
-    overdue = StorageTier.objects.filter(created_at__lte=since).exclude(pk__in=looked_at.values("tier"))
+    overdue = StorageTier.objects.filter(created_at__lte=since, scan_cron="").exclude(pk__in=looked_at.values("tier"))
     tiers = [tier for tier in overdue.select_related("cluster").order_by("pk") if is_posix(tier.uri)]
     return sum(_request(tier, _last_lister(tier), BY_SCHEDULE) for tier in tiers[:_AT_ONCE])
 
@@ -99,14 +134,16 @@ def _last_lister(tier: StorageTier) -> Agent | None:
     return scan.agent if scan else None
 
 
-def _request(tier: StorageTier, preferred: Agent | None, why: str) -> bool:
-    """False where no agent reaches the tier now, or somebody was first."""
-    reaching = fleet.agents_reaching(tier.uri, tier.cluster)
-    if not reaching:
-        return False
-    agent: Any = next((one for one in reaching if preferred is not None and one.pk == preferred.pk), reaching[0])
+def _request(tier: StorageTier, preferred: Agent | None, why: str, planned_at: datetime | None = None) -> bool:
+    """False where nobody reaches the tier now, or somebody was first."""
+    agent: Agent | None = None
+    if tier.scanned_by == StorageTier.ScannedBy.AGENTS:
+        reaching = fleet.agents_reaching(tier.uri, tier.cluster)
+        if not reaching:
+            return False
+        agent = next((one for one in reaching if preferred is not None and one.pk == preferred.pk), reaching[0])
     try:
-        request_scan(tier=tier, agent=agent, actor=why, is_logged=False)
+        request_scan(tier=tier, agent=agent, actor=why, is_logged=False, planned_at=planned_at)
     except ApplicationError as error:
         log.info("no scan of %s now: %s", tier.uri, error.detail)
         return False

@@ -29,7 +29,8 @@ class InventoryScan(models.Model):
     """The moment of the tier's schedule that it answers."""
     state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
     progress = models.JSONField(default=dict)
-    """While it runs: `folders`, `folders_left`, `entries`, `entries_per_second` and `at` (Unix seconds)."""
+    """Of workers that list themselves: `checkpoints`, `checkpoints_left`, `note` and `at`, and `idle_slices`, how many
+    slices in a row have brought nothing new."""
     checkpoint_count = models.PositiveIntegerField(default=0)
     new_count = models.PositiveIntegerField(default=0)
     changed_count = models.PositiveIntegerField(default=0)
@@ -102,6 +103,18 @@ class ScanChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} in {self.scan_id}"
+
+
+class ScanMemory(models.Model):
+    """What the workers' scans of a tier have read, compressed: an unchanged checkpoint is not read again, and the next
+    slice of a long scan, on whichever host, goes on where the last one stopped."""
+
+    tier = models.OneToOneField(StorageTier, on_delete=models.CASCADE, related_name="scan_memory")
+    body = models.BinaryField()
+    saved_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"scan memory of {self.tier_id}"
 
 
 class ScanDemand(models.Model):

@@ -15,7 +15,7 @@ from muster_agent.protocol.wire import InventoryBody, InventoryParams, TaskKind
 from apps.accounts.services import log_activity
 from apps.checkpoints.models import InventoryScan
 from apps.checkpoints.scan_results import take_in
-from apps.core.dispatch import wake_owner
+from apps.core.dispatch import enqueue, wake_owner
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.models import Transition
 from apps.core.transitions import record, transition
@@ -29,6 +29,8 @@ from apps.storage.paths import contains, is_posix, normalized_path
 log = logging.getLogger(__name__)
 
 OWNER_KIND = "scan"
+SLICE = "muster.scan.slice"
+"""The Celery task that lists for at most half a minute, where the workers list themselves."""
 LOOK_AGAIN = timedelta(seconds=30)
 """How soon the sweeper looks at a scan again, in case a message was lost."""
 INGEST_LEASE = timedelta(seconds=120)
@@ -43,20 +45,24 @@ def request_scan(
     root: str | None = None,
     agent: Agent | None = None,
     accepts_loss: bool = False,
+    planned_at: datetime | None = None,
     actor: str,
     is_logged: bool = True,
 ) -> InventoryScan:
     """Have `root` listed (default: the whole tier). Raises InvalidInput for a root outside the tier, Conflict
     when it is being scanned already or no agent that is online reaches it. `accepts_loss`: what is not there any more
-    was removed on purpose. `is_logged`: a person asked, so that it belongs into the activity log."""
+    was removed on purpose. `planned_at`: the moment of a schedule that it answers. `is_logged`: a person asked, so that
+    it belongs into the activity log."""
     place = _root_of(tier, root)
-    lister = _agent_for(tier, place, agent)
+    by_workers = agent is None and tier.scanned_by == StorageTier.ScannedBy.WORKERS
+    lister = None if by_workers else _agent_for(tier, place, agent)
     now = timezone.now()
     scan = InventoryScan(
         tier=tier,
         agent=lister,
         root=place,
         accepts_loss=accepts_loss,
+        planned_at=planned_at,
         requested_by=actor,
         created_at=now,
         next_attempt_at=now + LOOK_AGAIN,
@@ -66,17 +72,24 @@ def request_scan(
             scan.save(force_insert=True)
     except IntegrityError as error:
         raise Conflict(f"{place} is being scanned already; wait for that scan, or cancel it.") from error
-    tasks.create_task(
-        agent=lister,
-        kind=TaskKind.INVENTORY,
-        params=InventoryParams(root=place),
-        owner_kind=OWNER_KIND,
-        owner_id=scan.pk,
-    )
+    _hand_out(scan)
     record("inventoryscan", scan.pk, old="", new=scan.state, actor=actor)
     if is_logged:
         log_activity(actor=actor, action="scan.request", target_kind="scan", target_id=scan.pk, detail={"root": place})
     return scan
+
+
+def _hand_out(scan: InventoryScan) -> None:
+    if scan.agent is None:
+        enqueue(SLICE, scan_id=scan.pk)
+        return
+    tasks.create_task(
+        agent=scan.agent,
+        kind=TaskKind.INVENTORY,
+        params=InventoryParams(root=scan.root),
+        owner_kind=OWNER_KIND,
+        owner_id=scan.pk,
+    )
 
 
 def _root_of(tier: StorageTier, root: str | None) -> str:
@@ -116,9 +129,13 @@ def cancel_scan(*, scan: InventoryScan, actor: str) -> InventoryScan:
     """Stop a scan; what it had listed is dropped. Raises Conflict for one that has ended."""
     if scan.state not in UNFINISHED:
         raise Conflict(f"This scan has ended already ({scan.state}); there is nothing to cancel.")
-    tasks.cancel_owner(owner_kind=OWNER_KIND, owner_id=scan.pk, reason=f"cancelled by {actor}")
+    reason = f"cancelled by {actor}"
+    tasks.cancel_owner(owner_kind=OWNER_KIND, owner_id=scan.pk, reason=reason)
     log_activity(actor=actor, action="scan.cancel", target_kind="scan", target_id=scan.pk)
-    advance(scan.pk)
+    if scan.agent_id is None:
+        end(scan, InventoryScan.State.CANCELLED, reason)
+    else:
+        advance(scan.pk)
     scan.refresh_from_db()
     return scan
 
@@ -134,28 +151,35 @@ def advance(scan_id: str) -> None:
     scan = InventoryScan.objects.select_related("tier__cluster").filter(pk=scan_id, state__in=UNFINISHED).first()
     if scan is None:
         return
+    if scan.agent_id is None:
+        InventoryScan.objects.filter(pk=scan.pk).update(next_attempt_at=timezone.now() + LOOK_AGAIN)
+        enqueue(SLICE, scan_id=scan.pk)
+        return
     task = tasks.tasks_of(OWNER_KIND, scan_id).last()
     if task is None:
-        _end(scan, InventoryScan.State.FAILED, "its task is gone; scan again")
+        end(scan, InventoryScan.State.FAILED, "its task is gone; scan again")
     elif not task.outcome:
         _note_progress(scan, task)
     elif task.outcome == AgentTask.Outcome.DONE:
         _take_result(scan, task)
     elif task.outcome == AgentTask.Outcome.CANCELLED:
-        _end(scan, InventoryScan.State.CANCELLED, task.error)
+        end(scan, InventoryScan.State.CANCELLED, task.error)
     else:
-        _end(scan, InventoryScan.State.FAILED, _why(task), error_code=task.error_code or task.outcome)
+        end(scan, InventoryScan.State.FAILED, _why(task), error_code=task.error_code or task.outcome)
 
 
 def _note_progress(scan: InventoryScan, task: AgentTask) -> None:
     began = task.state not in (AgentTask.State.QUEUED, AgentTask.State.LEASED)
-    if began and transition(scan, old=InventoryScan.State.QUEUED, new=InventoryScan.State.RUNNING):
+    if began and transition(
+        scan, old=InventoryScan.State.QUEUED, new=InventoryScan.State.RUNNING, started_at=timezone.now()
+    ):
         announce(f"scan:{scan.pk}")
     unleased = InventoryScan.objects.filter(pk=scan.pk, state__in=UNFINISHED, lease_expires_at=None)
     unleased.update(next_attempt_at=timezone.now() + LOOK_AGAIN)
 
 
-def _lease(scan: InventoryScan) -> bool:
+def lease(scan: InventoryScan) -> bool:
+    """Keep other workers out for a while; False when one is at it."""
     now = timezone.now()
     free = InventoryScan.objects.filter(Q(lease_expires_at=None) | Q(lease_expires_at__lte=now), pk=scan.pk)
     return (
@@ -168,20 +192,20 @@ def _lease(scan: InventoryScan) -> bool:
 
 def _take_result(scan: InventoryScan, task: AgentTask) -> None:
     """Ingest, under a lease in the row, so that a second worker keeps out while the first one is at it."""
-    if not _lease(scan):
+    if not lease(scan):
         return
     try:
         body = tasks.body(task, InventoryBody)
     except msgspec.ValidationError as error:
-        _end(scan, InventoryScan.State.FAILED, f"the agent's answer was not understood ({error}); update the agent")
+        end(scan, InventoryScan.State.FAILED, f"the agent's answer was not understood ({error}); update the agent")
         return
     try:
         fields = take_in(scan, body, handed_out_at(task) or scan.created_at)
     except DataError as error:
         log.exception("scan %s could not be recorded", scan.pk)
-        _end(scan, InventoryScan.State.FAILED, f"the listing could not be recorded: {error}")
+        end(scan, InventoryScan.State.FAILED, f"the listing could not be recorded: {error}")
         return
-    _end(scan, InventoryScan.State.FINISHED, "", **fields)
+    end(scan, InventoryScan.State.FINISHED, "", **fields)
     if InventoryScan.objects.filter(pk=scan.pk, state__in=UNFINISHED).exists():
         # Another worker noted progress meanwhile, so the scan is not ended: the result is still needed.
         wake_owner(OWNER_KIND, scan.pk)
@@ -205,7 +229,8 @@ def _why(task: AgentTask) -> str:
     return task.error or "the agent gave no reason"
 
 
-def _end(scan: InventoryScan, state: InventoryScan.State, error: str, **fields: Any) -> None:
+def end(scan: InventoryScan, state: InventoryScan.State, error: str, **fields: Any) -> None:
+    """End it, whoever did the listing."""
     now = timezone.now()
     ended = {"error": error, "finished_at": now, "next_attempt_at": None, **fields}
     if transition(scan, old=UNFINISHED, new=state, reason=error, **ended):

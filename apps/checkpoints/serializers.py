@@ -16,11 +16,13 @@ from apps.checkpoints.models import (
     InventoryScan,
     Placement,
     RunAttempt,
+    ScanChange,
     Shard,
     StepReport,
     TrainingRun,
     TrustEvidence,
 )
+from apps.checkpoints.scan_progress import progress_of
 from apps.core.serializers import StrictSerializer
 
 
@@ -140,18 +142,75 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
         read_only_fields = fields
 
 
+class ScanProgressSerializer(serializers.Serializer[Any]):
+    """Empty unless it runs; what the lister does not tell is left out."""
+
+    checkpoints = serializers.IntegerField(required=False, help_text="Read so far.")
+    checkpoints_left = serializers.IntegerField(required=False, help_text="Of those found so far.")
+    note = serializers.CharField(required=False, help_text="Entries seen, and how many a second.")
+    at = serializers.FloatField(required=False, help_text="Unix seconds.")
+
+
 class ScanSerializer(serializers.ModelSerializer[InventoryScan]):
     tier_name = serializers.CharField(source="tier.name", read_only=True)
+    agent = serializers.CharField(source="agent_id", allow_null=True, read_only=True, help_text="null: the workers.")
     state = serializers.CharField(read_only=True, help_text="queued, running, finished, failed or cancelled.")
+    progress = serializers.SerializerMethodField()
     findings = serializers.ListField(child=serializers.DictField(), read_only=True)
 
     class Meta:
         model = InventoryScan
         fields = [
-            "id", "tier", "tier_name", "agent", "root", "state", "checkpoint_count", "new_count", "changed_count",
-            "missing_count", "findings", "error", "requested_by", "created_at", "finished_at",
+            "id", "tier", "tier_name", "agent", "root", "accepts_loss", "planned_at", "state", "progress",
+            "checkpoint_count", "new_count", "changed_count", "missing_count", "entry_count", "unchanged_count",
+            "seconds", "doubt", "held_count", "findings", "error", "error_code", "requested_by", "created_at",
+            "started_at", "finished_at",
         ]  # fmt: skip
         read_only_fields = fields
+
+    @extend_schema_field(ScanProgressSerializer)
+    def get_progress(self, scan: InventoryScan) -> dict[str, Any]:
+        return progress_of(scan)
+
+
+class ScanChangeSerializer(serializers.ModelSerializer[ScanChange]):
+    path = serializers.CharField(source="placement.path", read_only=True)
+    run_name = serializers.CharField(source="placement.checkpoint.run.name", read_only=True)
+    step = serializers.IntegerField(source="placement.checkpoint.step", read_only=True)
+    kind = serializers.CharField(read_only=True, help_text="appeared, changed or vanished.")
+    before = serializers.DictField(read_only=True, help_text="What differs: status, total_bytes, fingerprint ...")
+    after = serializers.DictField(read_only=True)
+
+    class Meta:
+        model = ScanChange
+        fields = ["placement", "path", "run_name", "step", "kind", "before", "after"]
+        read_only_fields = fields
+
+
+class DiffQuerySerializer(StrictSerializer):
+    since = serializers.CharField(max_length=40, help_text="An earlier scan of the same tier.")
+
+
+class DifferenceSerializer(serializers.Serializer[Any]):
+    placement = serializers.CharField(source="placement.pk")
+    path = serializers.CharField(source="placement.path")
+    run_name = serializers.CharField(source="placement.checkpoint.run.name")
+    step = serializers.IntegerField(source="placement.checkpoint.step")
+    kind = serializers.CharField(help_text="appeared, changed or vanished.")
+    before = serializers.DictField()
+    after = serializers.DictField()
+
+
+class InventoryDiffSerializer(serializers.Serializer[Any]):
+    """What is not as it was, summed up over the scans in between."""
+
+    since = serializers.CharField(source="since.pk")
+    until = serializers.CharField(source="until.pk")
+    appeared_count = serializers.IntegerField(source="counts.appeared", default=0)
+    changed_count = serializers.IntegerField(source="counts.changed", default=0)
+    vanished_count = serializers.IntegerField(source="counts.vanished", default=0)
+    changes = DifferenceSerializer(source="shown", many=True)
+    left_out = serializers.IntegerField(help_text="How many more differ than `changes` has.")
 
 
 class CreateScanSerializer(StrictSerializer):
@@ -160,7 +219,12 @@ class CreateScanSerializer(StrictSerializer):
         max_length=1024, required=False, help_text="A folder inside the tier; the whole tier where absent."
     )
     agent = serializers.CharField(
-        max_length=40, required=False, help_text="The agent that lists; the first that reaches the root where absent."
+        max_length=40,
+        required=False,
+        help_text="The agent that lists; where absent the workers, or the first agent that reaches the root.",
+    )
+    accepts_loss = serializers.BooleanField(
+        default=False, help_text="What is not there any more was removed on purpose, even where it is all at once."
     )
 
 

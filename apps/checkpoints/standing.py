@@ -1,16 +1,22 @@
-"""How the tiers' inventories stand: which could not be looked at, or looked so strange that nothing was believed."""
+"""How the tiers stand: which could not be looked at, or looked so strange that nothing was believed, and which fall
+behind with a run's copies."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 
-from django.db.models import F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import F, Max, OuterRef, Q, QuerySet, Subquery, Window
+from django.db.models.functions import DenseRank
 
-from apps.checkpoints.models import InventoryScan
+from apps.checkpoints.models import InventoryScan, Placement, TrainingRun
+from apps.checkpoints.tier_lag import Lag, TierSteps, lags
 from apps.storage.models import StorageTier
 
 ROOT_UNREADABLE = "root_unreadable"
 """The error code of a listing whose root is not there or cannot be read."""
+NEWEST_STEPS = 50
+Copy = tuple[str, int, int]
 _LOOKED = Q(state=InventoryScan.State.FINISHED) | Q(error_code=ROOT_UNREADABLE)
 
 
@@ -27,3 +33,42 @@ def unreadable_tiers(limit: int) -> list[InventoryScan]:
     """The scans that say so, by tier."""
     wrong = newest_looks().filter(~Q(doubt="") | Q(state=InventoryScan.State.FAILED), root=F("tier__uri"))
     return list(wrong.order_by("tier")[:limit])
+
+
+def lagging_runs(limit: int) -> list[tuple[TrainingRun, list[Lag]]]:
+    """Runs in use of which some tier is behind. Three queries; the steps are only looked at where tiers differ."""
+    whole = Placement.objects.filter(status=Placement.Status.COMPLETE, checkpoint__run__archived_at=None)
+    newest: dict[str, set[int]] = defaultdict(set)
+    for run_id, _tier_id, step in (
+        whole.order_by().values_list("checkpoint__run", "tier").annotate(newest=Max("checkpoint__step"))
+    ):
+        newest[run_id].add(step)
+    differing = sorted(run_id for run_id, steps in newest.items() if len(steps) > 1)[:limit]
+    found = lags_of(differing)
+    runs = TrainingRun.objects.in_bulk([run_id for run_id, behind in found.items() if behind])
+    return [(run, found[run_id]) for run_id, run in sorted(runs.items())]
+
+
+def lags_of(run_ids: Iterable[str]) -> dict[str, list[Lag]]:
+    """Which tiers are behind, by run; one query."""
+    wanted = list(run_ids)
+    if not wanted:
+        return {}
+    position = Window(
+        DenseRank(), partition_by=[F("checkpoint__run"), F("tier")], order_by=F("checkpoint__step").desc()
+    )
+    rows = Placement.objects.filter(checkpoint__run__in=wanted, status=Placement.Status.COMPLETE)
+    listed = rows.annotate(position=position).filter(position__lte=NEWEST_STEPS).order_by()
+    columns = ("checkpoint__run", "tier__name", "tier__speed_order", "checkpoint__step")
+    copies: dict[str, list[Copy]] = defaultdict(list)
+    for run_id, name, order, step in listed.values_list(*columns):
+        copies[run_id].append((name, order, step))
+    return {run_id: lags_among(of_run) for run_id, of_run in copies.items()}
+
+
+def lags_among(whole: Iterable[Copy]) -> list[Lag]:
+    """Of one run, from its whole copies: (tier, its order, step), with the newest of each tier among them."""
+    tiers: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for name, order, step in whole:
+        tiers[name, order].append(step)
+    return lags(TierSteps(name, order, tuple(steps)) for (name, order), steps in tiers.items())

@@ -36,6 +36,8 @@ SECTIONS = {
     "plan-delete": "plans",
     "node": "nodes",
     "audit": "audits",
+    "tier": "tiers",
+    "scan": "tiers",
 }
 
 

@@ -10,6 +10,7 @@ from django import forms
 from apps.checkpoints.models import TrainingRun
 from apps.drills.models import CheckpointChoice, DrillKind, DrillPlan
 from apps.drills.spec import BACKENDS, SIGNALS
+from apps.storage.models import StorageTier
 
 
 class ObjectivesForm(forms.Form):
@@ -191,6 +192,29 @@ class PlanForm(SpecForm):
 
     def schedule(self) -> dict[str, Any]:
         return {name: self.cleaned_data[name] for name in ("name", "cron", "time_zone", "missed", "enabled")}
+
+
+class TierScanForm(forms.Form):
+    """When a tier is listed by itself, and by whom."""
+
+    scan_cron = forms.CharField(
+        max_length=100,
+        required=False,
+        label="Schedule (cron)",
+        help_text="Such as 0 3 * * *; empty: whenever its last scan is old.",
+    )
+    scan_time_zone = forms.CharField(
+        max_length=64, initial="UTC", label="Time zone", help_text="Such as Europe/Berlin."
+    )
+    scanned_by = forms.ChoiceField(
+        choices=StorageTier.ScannedBy.choices,
+        label="Scanned by",
+        help_text="Workers list it themselves where MUSTER_WORKER_ROOTS has its folder.",
+    )
+
+    @classmethod
+    def initial_of(cls, tier: StorageTier) -> dict[str, Any]:
+        return {name: getattr(tier, name) for name in cls.base_fields}
 
 
 class JoinTokenForm(forms.Form):

@@ -15,6 +15,7 @@ from apps.dashboard.views import (
     plans,
     readiness,
     runs,
+    scans,
     tiers,
 )
 
@@ -48,7 +49,11 @@ urlpatterns = [
     path("join-tokens/<str:token_id>/revoke/", fleet.join_token_revoke, name="join-token-revoke"),
     path("tiers/", tiers.tier_list, name="tiers"),
     path("tiers/live/", tiers.tier_live, name="tiers-live"),
+    path("tiers/<str:tier_id>/", tiers.tier_detail, name="tier"),
     path("tiers/<str:tier_id>/scan/", tiers.tier_scan, name="tier-scan"),
+    path("scans/<str:scan_id>/", scans.scan_detail, name="scan"),
+    path("scans/<str:scan_id>/live/", scans.scan_live, name="scan-live"),
+    path("scans/<str:scan_id>/cancel/", scans.scan_cancel, name="scan-cancel"),
     path("audits/", audits.audit_list, name="audits"),
     path("audits/<str:audit_id>/", audits.audit_detail, name="audit"),
     path("audits/<str:audit_id>/live/", audits.audit_live, name="audit-live"),

@@ -80,6 +80,11 @@ LOOKS: dict[str, dict[str, Look]] = {
         "failed": Look("bad", "failed"),
         "cancelled": Look("none", "cancelled"),
     },
+    "change": {
+        "appeared": Look("ok", "appeared"),
+        "changed": Look("info", "changed"),
+        "vanished": Look("bad", "vanished"),
+    },
     "alert": {
         "open": Look("bad", "open"),
         "acknowledged": Look("warn", "acknowledged"),

@@ -10,12 +10,13 @@ from apps.storage.models import StorageTier, TierCeiling
 
 class TierSerializer(serializers.ModelSerializer[StorageTier]):
     cluster_name = serializers.CharField(source="cluster.name", read_only=True)
+    scanned_by = serializers.CharField(read_only=True, help_text="agents or workers.")
 
     class Meta:
         model = StorageTier
         fields = [
             "id", "cluster", "cluster_name", "name", "kind", "uri", "speed_order", "capacity_bytes",
-            "cost_per_tb_month", "created_at",
+            "cost_per_tb_month", "scanned_by", "scan_cron", "scan_time_zone", "next_scan_at", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -29,6 +30,16 @@ class UpdateTierSerializer(StrictSerializer):
     cost_per_tb_month = serializers.DecimalField(
         max_digits=10, decimal_places=4, min_value=0, required=False, allow_null=True
     )
+
+    scanned_by = serializers.ChoiceField(
+        choices=StorageTier.ScannedBy.choices,
+        required=False,
+        help_text="workers: the control plane's own, below MUSTER_WORKER_ROOTS.",
+    )
+    scan_cron = serializers.CharField(
+        max_length=100, required=False, allow_blank=True, help_text="When it is scanned, such as 0 3 * * *."
+    )
+    scan_time_zone = serializers.CharField(max_length=64, required=False, help_text="Such as Europe/Berlin.")
 
 
 class CreateTierSerializer(UpdateTierSerializer):

@@ -4,46 +4,49 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.accounts.services import log_activity
+from apps.core import cron
 from apps.core.errors import Conflict, InvalidInput
 from apps.fleet.models import Cluster
 from apps.storage.models import StorageTier, TierCeiling
-from apps.storage.paths import is_posix, normalized_uri
+from apps.storage.paths import contains, is_posix, normalized_uri
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-_CHANGEABLE = frozenset({"name", "kind", "uri", "speed_order", "capacity_bytes", "cost_per_tb_month"})
+_CHANGEABLE = frozenset(
+    {
+        "name", "kind", "uri", "speed_order", "capacity_bytes", "cost_per_tb_month", "scanned_by", "scan_cron",
+        "scan_time_zone",
+    }
+)  # fmt: skip
 _MAX_SPEED_ORDER = 1000
 _OBJECT_KINDS = frozenset({StorageTier.Kind.OBJECT_STORE, StorageTier.Kind.ARCHIVE})
 
 
+class TierDetails(TypedDict, total=False):
+    """What a tier may have beside its name and place."""
+
+    speed_order: int
+    capacity_bytes: int | None
+    cost_per_tb_month: Decimal | None
+    scanned_by: str
+    scan_cron: str
+    scan_time_zone: str
+
+
 @transaction.atomic
 def create_tier(
-    *,
-    cluster: Cluster,
-    name: str,
-    kind: str,
-    uri: str,
-    actor: str,
-    speed_order: int = 0,
-    capacity_bytes: int | None = None,
-    cost_per_tb_month: Decimal | None = None,
+    *, cluster: Cluster, name: str, kind: str, uri: str, actor: str, **details: Unpack[TierDetails]
 ) -> StorageTier:
-    """A new tier of `cluster`. Raises InvalidInput for a bad name or place, Conflict for a name that is taken."""
-    tier = StorageTier(
-        cluster=cluster,
-        name=name,
-        kind=kind,
-        uri=uri,
-        speed_order=speed_order,
-        capacity_bytes=capacity_bytes,
-        cost_per_tb_month=cost_per_tb_month,
-        created_at=timezone.now(),
-    )
+    """A new tier of `cluster`. Raises InvalidInput for a bad name, place or schedule, Conflict for a name that is
+    taken."""
+    tier = StorageTier(cluster=cluster, name=name, kind=kind, uri=uri, created_at=timezone.now(), **details)
+    _schedule(tier)
     _save(tier)
     log_activity(actor=actor, action="tier.create", target_kind="tier", target_id=tier.pk, detail={"uri": tier.uri})
     return tier
@@ -61,6 +64,8 @@ def update_tier(*, tier: StorageTier, actor: str, **changes: Any) -> StorageTier
         )
     for field, value in changes.items():
         setattr(tier, field, value)
+    if changes.keys() & {"scan_cron", "scan_time_zone"}:
+        _schedule(tier)
     _save(tier)
     log_activity(
         actor=actor, action="tier.update", target_kind="tier", target_id=tier.pk, detail={"fields": sorted(changes)}
@@ -80,6 +85,19 @@ def record_ceiling(*, tier: StorageTier, bytes_per_second: float, client_count: 
         method=method[:100],
         measured_at=timezone.now(),
     )
+
+
+def _schedule(tier: StorageTier) -> None:
+    """Set when it is scanned next; a bad schedule is refused."""
+    tier.scan_cron, tier.scan_time_zone = tier.scan_cron.strip(), tier.scan_time_zone.strip()
+    fields = {"cron": "/scan_cron", "time_zone": "/scan_time_zone"}
+    try:
+        cron.require_zone(tier.scan_time_zone)
+        tier.next_scan_at = (
+            cron.next_time(tier.scan_cron, tier.scan_time_zone, timezone.now()) if tier.scan_cron else None
+        )
+    except cron.BadSchedule as problem:
+        raise InvalidInput(problem.detail, pointer=fields[problem.field]) from problem
 
 
 def _save(tier: StorageTier) -> None:
@@ -103,5 +121,26 @@ def _check(tier: StorageTier) -> None:
         raise InvalidInput(f"Use a whole number from 0 (fastest) to {_MAX_SPEED_ORDER}.", pointer="/speed_order")
     if tier.capacity_bytes is not None and not 0 <= tier.capacity_bytes < 2**63:
         raise InvalidInput("Use a whole number of bytes below 2^63, or null.", pointer="/capacity_bytes")
+    _check_scanning(tier)
     if tier.cost_per_tb_month is not None and tier.cost_per_tb_month < 0:
         raise InvalidInput("Use a cost of at least 0, or null.", pointer="/cost_per_tb_month")
+
+
+def _check_scanning(tier: StorageTier) -> None:
+    if tier.scanned_by not in StorageTier.ScannedBy.values:
+        raise InvalidInput(f"Use one of {', '.join(StorageTier.ScannedBy.values)}.", pointer="/scanned_by")
+    if len(tier.scan_cron) > 100 or len(tier.scan_time_zone) > 64:
+        raise InvalidInput("A schedule has at most 100 characters, a time zone 64.", pointer="/scan_cron")
+    if not is_posix(tier.uri) and tier.scan_cron:
+        raise InvalidInput("Only tiers at a path are scanned; leave the schedule empty.", pointer="/scan_cron")
+    if tier.scanned_by == StorageTier.ScannedBy.WORKERS and not workers_may_list(tier.uri):
+        raise InvalidInput(
+            f"Workers may list only below the folders in MUSTER_WORKER_ROOTS, and {tier.uri} is in none of them.",
+            pointer="/scanned_by",
+        )
+
+
+def workers_may_list(path: str) -> bool:
+    """Whether the setting opens this path to the workers' own scans. By its text: links are followed and checked when
+    it is listed."""
+    return is_posix(path) and any(contains(root, path) for root in settings.WORKER_ROOTS)

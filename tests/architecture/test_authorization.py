@@ -104,6 +104,8 @@ OPERATIONS: dict[str, Needs] = {
     "get_scan": VIEWER,
     "create_scan": Needs(OPERATOR, body=lambda ids: {"tier": ids["tier"]}),
     "cancel_scan": Needs(OPERATOR),
+    "list_scan_changes": VIEWER,
+    "get_scan_diff": VIEWER,
     "list_audits": VIEWER,
     "get_audit": VIEWER,
     "create_audit": Needs(OPERATOR, body=lambda ids: {"placement": ids["placement"], "mode": "seal"}),

@@ -10,7 +10,10 @@ from listings import ROOT_MARK, changed_shard, listing, scanned, shard_map
 from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Status
 from muster_agent.protocol.wire import RootMark
+from rest import caller
 
+from apps.accounts.models import Role
+from apps.checkpoints import scan_diffs, scans
 from apps.checkpoints.models import InventoryScan, Placement, RunPointer
 
 pytestmark = pytest.mark.django_db
@@ -110,3 +113,54 @@ def test_the_layout_of_a_checkpoint_is_kept(tier: Any) -> None:
     scanned(tier, listing(shard_map(10, tp=2**40)))
     checkpoint.refresh_from_db()
     assert (checkpoint.tp, checkpoint.must_match) == (None, [])
+
+
+def test_the_api_lists_the_changes_of_a_scan(tier: Any) -> None:
+    scanned(tier, listing(shard_map(10)))
+    scan = scanned(tier, listing(shard_map(10, mtime_ns=5), shard_map(20)))
+    viewer = caller(Role.VIEWER)
+    body = viewer.get(f"scans/{scan.pk}/changes").json()
+    assert {(row["step"], row["kind"], row["run_name"]) for row in body["items"]} == {
+        (10, "changed", "llama-70b"),
+        (20, "appeared", "llama-70b"),
+    }
+    (changed,) = viewer.get(f"scans/{scan.pk}/changes?kind=changed").json()["items"]
+    assert changed["before"].keys() == changed["after"].keys() == {"fingerprint"}
+    assert viewer.get(f"scans/{scan.pk}").json()["changed_count"] == 1
+
+
+def test_two_inventories_of_a_tier_are_compared_over_all_scans_between_them(tier: Any) -> None:
+    first = scanned(tier, listing(shard_map(10), shard_map(20)))
+    scanned(tier, listing(shard_map(10), shard_map(20), shard_map(30)))
+    scanned(tier, listing(changed_shard(shard_map(20), size_bytes=9), shard_map(30)))
+    last = scanned(tier, listing(changed_shard(shard_map(20), size_bytes=8), shard_map(40)))
+    viewer = caller(Role.VIEWER)
+    body = viewer.get(f"scans/{last.pk}/diff?since={first.pk}").json()
+    assert [(row["step"], row["kind"]) for row in body["changes"]] == [
+        (10, "vanished"), (20, "changed"), (40, "appeared"),
+    ]  # fmt: skip
+    assert (body["vanished_count"], body["changed_count"], body["appeared_count"], body["left_out"]) == (1, 1, 1, 0)
+    grown = body["changes"][1]
+    assert (grown["before"]["total_bytes"], grown["after"]["total_bytes"]) == (4000, 3008)
+    assert viewer.get(f"scans/{last.pk}/diff?since={last.pk}").json()["changes"] == []
+
+
+def test_scans_that_cannot_be_compared_are_refused_with_the_reason(tier: Any) -> None:
+    first, last = scanned(tier, listing(shard_map(10))), scanned(tier, listing(shard_map(10)))
+    elsewhere = factories.tier(tier.cluster, "nas", "/ckpt/nas")
+    other = scanned(elsewhere, listing(root="/ckpt/nas"))
+    running = scans.request_scan(tier=tier, actor="olga")
+    viewer = caller(Role.VIEWER)
+    statuses = {
+        query: viewer.get(f"scans/{last.pk}/diff?{query}").status_code
+        for query in (f"since={other.pk}", f"since={running.pk}", "since=scn_none", "")
+    }
+    assert list(statuses.values()) == [422, 409, 422, 400]
+    assert viewer.get(f"scans/{first.pk}/diff?since={last.pk}").status_code == 422
+
+
+def test_a_comparison_shows_so_many_and_counts_the_rest(tier: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(scan_diffs, "MAX_SHOWN", 2)
+    first = scanned(tier, listing(shard_map(1)))
+    found = scan_diffs.diff(first, scanned(tier, listing(*(shard_map(step) for step in range(2, 6)))))
+    assert [one.kind for one in found.shown] == ["vanished", "appeared"] and found.left_out == 3

@@ -20,6 +20,7 @@ from apps.checkpoints.models import (
     Manifest,
     Placement,
     RunAttempt,
+    ScanChange,
     StepReport,
     TrainingRun,
     TrustEvidence,
@@ -58,6 +59,7 @@ class Scene:
     audit: Audit
     running_audit: Audit
     alert: Alert
+    scans: list[InventoryScan]
     users: dict[str, User]
 
 
@@ -111,7 +113,7 @@ def build() -> Scene:
     plan = _plan(llama, reload, now)
     audit, running_audit = _audits(damaged, good, nodes[0], now)
     alert = _alerts(east, damaged, failover, now)
-    _scans(nvme, nas, nodes[0], now)
+    scans = _scans(nvme, nas, nodes[0], damaged, now)
     _recovery(llama, attempt, now)
     log_activity(actor="olga", action="drill.create", target_kind="drill", target_id=herd.pk, detail={"kind": "herd"})
     log_activity(actor="ada", action="join_token.create", target_kind="join_token", target_id="jtk_1")
@@ -145,6 +147,7 @@ def build() -> Scene:
         audit=audit,
         running_audit=running_audit,
         alert=alert,
+        scans=scans,
         users=users,
     )
 
@@ -172,6 +175,11 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "node": f"/nodes/{scene.nodes[0].pk}/",
         "node-without-agent": f"/nodes/{scene.nodes[-1].pk}/",
         "tiers": "/tiers/",
+        "tier": f"/tiers/{scene.nvme.pk}/",
+        "tier-doubted": f"/tiers/{scene.nas.pk}/",
+        "scan": f"/scans/{scene.scans[1].pk}/?since={scene.scans[0].pk}",
+        "scan-running": f"/scans/{scene.scans[2].pk}/",
+        "scan-doubted": f"/scans/{scene.scans[3].pk}/",
         "audits": "/audits/",
         "audit": f"/audits/{scene.audit.pk}/",
         "audit-running": f"/audits/{scene.running_audit.pk}/",
@@ -598,29 +606,60 @@ def _alerts(east: Cluster, damaged: Placement, drill: Drill, now: datetime) -> A
     )
 
 
-def _scans(nvme: StorageTier, nas: StorageTier, node: Node, now: datetime) -> None:
-    InventoryScan.objects.create(
-        tier=nvme,
-        agent=node.agent,
-        root=nvme.uri,
+def _scans(nvme: StorageTier, nas: StorageTier, node: Node, damaged: Placement, now: datetime) -> list[InventoryScan]:
+    """One that found something different, with an earlier one, one that is running, and one that is doubted."""
+    common: dict[str, Any] = {"tier": nvme, "agent": node.agent, "root": nvme.uri, "requested_by": "olga"}
+    first = InventoryScan.objects.create(
+        **common,
+        state="finished",
+        checkpoint_count=8,
+        created_at=now - timedelta(hours=1),
+        finished_at=now - timedelta(minutes=59),
+    )
+    second = InventoryScan.objects.create(
+        **common,
         state="finished",
         checkpoint_count=9,
         new_count=1,
-        requested_by="olga",
+        changed_count=1,
+        entry_count=1240,
+        unchanged_count=7,
+        seconds=0.4,
         created_at=now - timedelta(minutes=4),
-        finished_at=now,
-        findings=[{"code": "pointer_stale", "detail": "latest names step 47,500.", "cure": "Nothing to do."}],
+        finished_at=now - timedelta(minutes=3),
+        findings=[{"code": "pointer_stale", "severity": "note", "detail": "latest names step 47,500.", "cure": "-"}],
     )
-    InventoryScan.objects.create(
+    facts = {"status": "complete", "total_bytes": 8000, "shard_count": 8, "fingerprint": "aa"}
+    good = Placement.objects.exclude(pk=damaged.pk).filter(tier=nvme).order_by("pk")[0]
+    ScanChange.objects.create(scan=second, placement=good, kind="appeared", after=facts)
+    ScanChange.objects.create(
+        scan=second,
+        placement=damaged,
+        kind="changed",
+        before={"status": "complete", "total_bytes": 8000, "fingerprint": "aa"},
+        after={"status": "corrupt", "total_bytes": 7000, "fingerprint": "bb"},
+    )
+    running = InventoryScan.objects.create(
+        tier=nvme,
+        root=f"{nvme.uri}/llama-70b-pt",
+        state="running",
+        progress={"checkpoints": 120, "checkpoints_left": 14, "note": "91000 entries seen, 45500 a second"},
+        requested_by="schedule",
+        created_at=now - timedelta(seconds=2),
+        started_at=now,
+    )
+    doubted = InventoryScan.objects.create(
         tier=nas,
         agent=node.agent,
         root=nas.uri,
-        state="failed",
-        error="the agent was lost while it listed; nothing was taken for gone",
+        state="finished",
+        doubt=f"nothing is left under {nas.uri}, where 7 copies were; an unmounted file system looks the same",
+        held_count=7,
         requested_by="olga",
-        created_at=now - timedelta(hours=1),
+        created_at=now - timedelta(minutes=2),
         finished_at=now,
     )
+    return [first, second, running, doubted]
 
 
 def _recovery(run: TrainingRun, attempt: RunAttempt, now: datetime) -> None:

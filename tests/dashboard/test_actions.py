@@ -45,6 +45,11 @@ def actions_of(scene: Scene) -> dict[str, tuple[str, dict[str, str]]]:
         "plan-start": (f"/plans/{scene.plan.pk}/start/", {}),
         "plan-delete": (f"/plans/{scene.plan.pk}/delete/", {}),
         "scan": (f"/tiers/{scene.nvme.pk}/scan/", {}),
+        "scan-cancel": (f"/scans/{scene.scans[2].pk}/cancel/", {}),
+        "tier-schedule": (
+            f"/tiers/{scene.nvme.pk}/",
+            {"scan_cron": "0 3 * * *", "scan_time_zone": "UTC", "scanned_by": "agents"},
+        ),
         "audit-cancel": (f"/audits/{scene.running_audit.pk}/cancel/", {}),
         "acknowledge": (f"/alerts/{scene.alert.pk}/acknowledge/", {}),
         "agent": (f"/nodes/{scene.nodes[4].pk}/agent/approve/", {}),
@@ -54,7 +59,7 @@ def actions_of(scene: Scene) -> dict[str, tuple[str, dict[str, str]]]:
     }
 
 
-ADMIN_ONLY = {"agent", "join-token", "join-token-revoke", "disruption"}
+ADMIN_ONLY = {"tier-schedule", "agent", "join-token", "join-token-revoke", "disruption"}
 
 
 def test_a_viewer_is_refused_every_action_and_nothing_changes(scene: Scene, signed_in: SignIn) -> None:
@@ -101,6 +106,7 @@ def test_actions_that_are_no_pages_answer_a_get_with_405(scene: Scene, signed_in
         "audit",
         "plan-start",
         "scan",
+        "scan-cancel",
         "audit-cancel",
         "acknowledge",
         "agent",
@@ -198,7 +204,7 @@ def test_an_audit_of_a_copy_of_another_checkpoint_is_refused(scene: Scene, signe
 def test_a_scan_goes_to_an_agent_that_reaches_the_tier(scene: Scene, signed_in: SignIn) -> None:
     answer = signed_in("operator").post(f"/tiers/{scene.nas.pk}/scan/")
     scan = InventoryScan.objects.get(state="queued")
-    assert answer["Location"] == "/tiers/" and scan.root == scene.nas.uri
+    assert answer["Location"] == f"/scans/{scan.pk}/" and scan.root == scene.nas.uri and scan.agent is not None
     assert scan.agent.node.name in told(answer)
 
 
@@ -322,3 +328,35 @@ def test_the_switch_stops_every_drill_says_why_and_is_taken_back(scene: Scene, s
     assert refused.status_code == 422 and b"All drills were stopped" in refused.content
     operator.post("/drills/allow/")
     assert "stopped by" not in operator.get("/drills/").content.decode()
+
+
+def test_an_admin_sets_when_a_tier_is_scanned_and_is_told_of_a_bad_schedule(scene: Scene, signed_in: SignIn) -> None:
+    url, body = actions_of(scene)["tier-schedule"]
+    admin = signed_in("admin")
+    answer = admin.post(url, {**body, "scan_time_zone": "Europe/Berlin"})
+    assert answer["Location"] == url and "is scanned next at" in told(answer)
+    page = admin.get(url).content.decode()
+    assert "<code>0 3 * * *</code> in Europe/Berlin" in page and page.count("UTC</time>") >= 5
+    refused = admin.post(url, {**body, "scan_cron": "whenever"})
+    assert refused.status_code == 422 and "five fields" in refused.content.decode()
+    scene.nvme.refresh_from_db()
+    assert scene.nvme.scan_cron == "0 3 * * *"
+    admin.post(url, {**body, "scan_cron": ""})
+    scene.nvme.refresh_from_db()
+    assert scene.nvme.next_scan_at is None
+
+
+def test_an_operator_says_that_what_a_doubted_scan_did_not_find_is_gone(scene: Scene, signed_in: SignIn) -> None:
+    client = signed_in("operator")
+    page = client.get(f"/tiers/{scene.nas.pk}/").content.decode()
+    assert "7 copies that were not found stay" in page and "They are gone" in page
+    client.post(f"/tiers/{scene.nas.pk}/scan/", {"accepts_loss": "1"})
+    assert InventoryScan.objects.get(state="queued").accepts_loss
+
+
+def test_an_operator_stops_a_running_scan(scene: Scene, signed_in: SignIn) -> None:
+    running = scene.scans[2]
+    assert "45,500 a second" in signed_in("operator").get(f"/scans/{running.pk}/").content.decode()
+    signed_in("operator").post(f"/scans/{running.pk}/cancel/")
+    running.refresh_from_db()
+    assert running.state == "cancelled"

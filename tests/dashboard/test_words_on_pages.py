@@ -98,3 +98,19 @@ def test_a_drill_form_reads_without_scripts_under_a_heading_for_each_kind(scene:
     assert groups["Clients of a herd"] == {"ladder"}
     assert groups["Fault of a failover"] == {"signal_name"}
     assert sum(len(names) for names in groups.values()) == html.split('<form class="card"')[1].count('id="id_')
+
+
+def test_a_scan_says_what_differs_in_words(scene: Scene, signed_in: SignIn) -> None:
+    html = signed_in("viewer").get(f"/scans/{scene.scans[1].pk}/?since={scene.scans[0].pk}").content.decode()
+    assert "status: complete, now corrupt" in html and "size: 8.00 kB, now 7.00 kB" in html
+    assert "1 appeared, 1 changed, 0 vanished" in html
+    only = signed_in("viewer").get(f"/scans/{scene.scans[1].pk}/?kind=appeared").content.decode()
+    assert "now corrupt" not in only
+
+
+def test_a_run_says_which_tier_is_behind(scene: Scene, signed_in: SignIn) -> None:
+    for step in (11_000, 11_500, 12_500, 13_000, 13_500, 14_000, 14_500):
+        factories.placement(scene.llama, scene.nvme, step, shards=1)
+    html = signed_in("viewer").get(f"/runs/{scene.llama.pk}/").content.decode()
+    assert "Nas is behind: its newest whole checkpoint is step 12,400, that of nvme is step 14,500" in html
+    assert "is behind" not in signed_in("viewer").get(f"/runs/{scene.sft.pk}/").content.decode()

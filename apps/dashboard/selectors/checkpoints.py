@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from django.db.models import Count, Exists, Max, Min, OuterRef, Prefetch, Q, QuerySet
-from django.db.models.functions import Coalesce
+from django.db.models import Count, Exists, F, Max, Min, OuterRef, Prefetch, Q, QuerySet, Window
+from django.db.models.functions import Coalesce, RowNumber
 
 from apps.checkpoints.models import Checkpoint, Finding, Placement, Shard, TrustEvidence
+from apps.checkpoints.standing import lags_among
+from apps.checkpoints.tier_lag import Lag
 from apps.recovery.selectors import with_ceiling
 
 
@@ -37,9 +39,18 @@ def _searched(rows: QuerySet[Checkpoint], search: str) -> QuerySet[Checkpoint]:
 
 
 def newest_copies(run_id: str, limit: int) -> list[Any]:
-    """The copies of a run's newest checkpoints with their tiers' ceilings, newest step first, in one query."""
+    """The copies of a run's newest checkpoints with their tiers' ceilings, newest step first, in one query: of each
+    tier the newest `limit`, so that the first `limit` are the newest of all."""
+    position = Window(RowNumber(), partition_by=F("tier"), order_by=[F("checkpoint__step").desc(), F("pk")])
     rows = with_ceiling(Placement.objects.filter(checkpoint__run=run_id)).select_related("checkpoint", "tier")
-    return list(rows.order_by("-checkpoint__step", "tier__speed_order", "pk")[:limit])
+    newest = rows.annotate(position=position).filter(position__lte=limit)
+    return list(newest.order_by("-checkpoint__step", "tier__speed_order", "pk"))
+
+
+def lags(copies: Iterable[Placement]) -> list[Lag]:
+    """Which tiers are behind with a run's copies."""
+    whole = [copy for copy in copies if copy.status == Placement.Status.COMPLETE]
+    return lags_among((copy.tier.name, copy.tier.speed_order, copy.checkpoint.step) for copy in whole)
 
 
 def by_checkpoint(copies: Iterable[Placement]) -> list[tuple[Checkpoint, list[Placement]]]:

@@ -175,3 +175,31 @@ def shown_when(name: str) -> str:
 def moment(text: str) -> datetime:
     """The time that an ISO text names."""
     return datetime.fromisoformat(text)
+
+
+@register.filter
+def what_differs(change: Any) -> list[str]:
+    """The lines that say what is not as it was about one copy."""
+    before, after = change.before, change.after
+    if change.kind != "changed":
+        return [_state_words(after or before)]
+    lines = [
+        f"{label}: {_fact(name, before[name])}, now {_fact(name, after[name])}"
+        for name, label in _FACTS.items()
+        if name in before and name in after
+    ]
+    return lines or ["files written again" if "fingerprint" in after else "something else"]
+
+
+_FACTS = {"status": "status", "total_bytes": "size", "shard_count": "files"}
+
+
+def _state_words(facts: Mapping[str, Any]) -> str:
+    told = [_fact(name, facts[name]) for name in ("status", "total_bytes") if name in facts]
+    return ", ".join([*told, *([f"{facts['shard_count']:,} files"] if "shard_count" in facts else [])])
+
+
+def _fact(name: str, value: Any) -> str:
+    if name == "total_bytes":
+        return units.size(value)
+    return f"{value:,}" if isinstance(value, int) else str(value).replace("_", " ")

@@ -22,6 +22,7 @@ SUBJECT_PAGES = {
     "audit": "audit",
     "plan": "plan",
     "node": "node",
+    "tier": "tier",
 }
 
 

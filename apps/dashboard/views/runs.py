@@ -50,16 +50,18 @@ def run_detail(request: HttpRequest, run_id: str) -> HttpResponse:
         raise Http404(f"There is no training run {run_id} here.")
     drills = drill_rows.recent(run, analysis.MAX_POINTS)
     copies = checkpoint_rows.newest_copies(run.pk, 4 * RECENT)
+    newest = copies[: 4 * RECENT]
     attempts = list(_attempts(run))
     kind, points = analysis.telling_of(drills)
-    standing = readiness.of_run(request, run, drills, copies)
+    standing = readiness.of_run(request, run, drills, newest)
     context = {
         "run": run,
         "standing": standing,
+        "lags": checkpoint_rows.lags(copies),
         "can_operate": standing.can_drill,
         "form": ObjectivesForm.of(run),
         "drills": [(drill, drill_bar(drill)) for drill in drills[:RECENT]],
-        "checkpoints": checkpoint_rows.by_checkpoint(copies)[:RECENT],
+        "checkpoints": checkpoint_rows.by_checkpoint(newest)[:RECENT],
         "attempts": attempts,
         "recoveries": [(row, recovery_bar(row, run)) for row in recoveries_of(attempts)],
         "chart": rto.chart(points, kind, rto.url_of(run.pk, kind)) if kind else None,

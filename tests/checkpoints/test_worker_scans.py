@@ -1,0 +1,207 @@
+"""Scans by the workers themselves: real folders, in slices, under a lease."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import factories
+import pytest
+from django.utils import timezone
+from rest import caller
+
+from apps.accounts.models import Role
+from apps.checkpoints import rescans, scans, worker_scans
+from apps.checkpoints.models import InventoryScan, Placement, ScanMemory
+from apps.core.errors import InvalidInput
+from apps.fleet.models import AgentTask
+from apps.storage import services
+from apps.storage.models import StorageTier
+from workers.tasks import scan as scan_tasks
+
+pytestmark = pytest.mark.django_db
+SAMPLE = Path(__file__).parent.parent / "data" / "safetensors"
+
+
+@pytest.fixture
+def root(tmp_path: Path, settings: Any) -> Path:
+    """A folder of one run with a real checkpoint, below what the workers may list."""
+    folder = tmp_path / "fast"
+    sample = next(path for path in sorted(SAMPLE.rglob("*.safetensors")))
+    for step in (10, 20):
+        place = folder / "llama" / f"step-{step}"
+        place.mkdir(parents=True)
+        shutil.copy(sample, place / "model.safetensors")
+    settings.WORKER_ROOTS = [str(tmp_path)]
+    return folder
+
+
+@pytest.fixture
+def tier(root: Path) -> StorageTier:
+    return factories.tier(factories.cluster(), uri=str(root), scanned_by="workers")
+
+
+def scanned(tier: StorageTier, **wanted: Any) -> InventoryScan:
+    scan = scans.request_scan(tier=tier, actor="olga", **wanted)
+    scan_tasks.list_slice(scan.pk)
+    scan.refresh_from_db()
+    return scan
+
+
+def test_the_workers_list_what_is_mounted_on_their_hosts_without_any_agent(tier: StorageTier) -> None:
+    scan = scanned(tier)
+    assert (scan.state, scan.agent, scan.new_count, scan.error) == ("finished", None, 2, "")
+    assert not AgentTask.objects.exists() and scan.lister == "the workers"
+    assert sorted(Placement.objects.values_list("checkpoint__step", flat=True)) == [10, 20]
+    assert scan.started_at is not None and scan.root_mark is not None
+
+
+def test_a_message_that_comes_twice_or_late_changes_nothing(tier: StorageTier) -> None:
+    scan = scanned(tier)
+    finished_at = scan.finished_at
+    scan_tasks.list_slice(scan.pk)
+    scan.refresh_from_db()
+    assert scan.finished_at == finished_at
+    scan_tasks.list_slice("scn_none")
+
+
+def test_what_was_removed_vanishes_and_an_unmounted_root_changes_nothing(tier: StorageTier, root: Path) -> None:
+    scanned(tier)
+    shutil.rmtree(root / "llama" / "step-10")
+    assert scanned(tier).missing_count == 1
+    away = root.rename(root.parent / "away")
+    failed = scanned(tier)
+    assert (failed.state, failed.error_code) == ("failed", "root_unreadable") and "no such file" in failed.error
+    root.mkdir()
+    assert scanned(tier).held_count == 1
+    assert [row.checkpoint.step for row in Placement.objects.filter(status="missing")] == [10]
+    root.rmdir()
+    away.rename(root)
+    assert (scan := scanned(tier)).doubt == "" and scan.missing_count == 0
+
+
+def test_a_lease_keeps_a_second_worker_out_and_a_dead_one_is_followed(tier: StorageTier) -> None:
+    scan = scans.request_scan(tier=tier, actor="olga")
+    assert scans.lease(scan)
+    scan_tasks.list_slice(scan.pk)
+    scan.refresh_from_db()
+    assert scan.state == "queued"
+    InventoryScan.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1), next_attempt_at=timezone.now())
+    assert scans.due() == [scan.pk]
+    scan_tasks.list_slice(scan.pk)
+    scan.refresh_from_db()
+    assert scan.state == "finished"
+
+
+def test_the_sweeper_wakes_a_slice_whose_message_was_lost(tier: StorageTier, monkeypatch: Any) -> None:
+    scan = scans.request_scan(tier=tier, actor="olga")
+    sent: list[tuple[str, Any]] = []
+    monkeypatch.setattr(scans, "enqueue", lambda name, **kwargs: sent.append((name, kwargs)))
+    scans.advance(scan.pk)
+    assert sent == [("muster.scan.slice", {"scan_id": scan.pk})]
+
+
+def test_a_slice_that_ends_keeps_what_it_read_and_the_next_goes_on(tier: StorageTier, monkeypatch: Any) -> None:
+    monkeypatch.setattr(worker_scans, "SLICE_SECONDS", -1.0)  # over at the first look after something was read
+    woken: list[str] = []
+    monkeypatch.setattr(worker_scans, "enqueue", lambda name, **_kwargs: woken.append(name))
+    real = worker_scans.run_inventory
+
+    def stopped_after_reading(*args: Any, **kwargs: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(worker_scans, "SLICE_SECONDS", 1e9)
+            real(*args, **kwargs)
+        args[1].check()
+
+    scan = scans.request_scan(tier=tier, actor="olga")
+    with monkeypatch.context() as patch:
+        patch.setattr(worker_scans, "run_inventory", stopped_after_reading)
+        scan_tasks.list_slice(scan.pk)
+    scan.refresh_from_db()
+    assert (scan.state, scan.lease_expires_at, woken) == ("running", None, ["muster.scan.slice"])
+    assert scans.due() == [scan.pk] and not Placement.objects.exists()
+    monkeypatch.setattr(worker_scans, "SLICE_SECONDS", 30.0)
+    scan_tasks.list_slice(scan.pk)
+    scan.refresh_from_db()
+    assert (scan.state, scan.new_count, scan.unchanged_count) == ("finished", 2, 2)
+
+
+def test_slices_that_bring_nothing_new_end_the_scan_with_advice(tier: StorageTier, monkeypatch: Any) -> None:
+    def stuck(*_args: Any, **_kwargs: Any) -> Any:
+        raise worker_scans.SliceEnded
+
+    monkeypatch.setattr(worker_scans, "run_inventory", stuck)
+    scan = scans.request_scan(tier=tier, actor="olga")
+    for _ in range(worker_scans.MAX_IDLE_SLICES + 1):
+        scan_tasks.list_slice(scan.pk)
+    scan.refresh_from_db()
+    assert (scan.state, scan.error_code) == ("failed", "slice_too_short") and "Have agents scan" in scan.error
+
+
+def test_a_second_scan_reads_only_what_is_new(tier: StorageTier, root: Path) -> None:
+    assert scanned(tier).unchanged_count == 0
+    shutil.copytree(root / "llama" / "step-20", root / "llama" / "step-30")
+    again = scanned(tier)
+    assert (again.new_count, again.unchanged_count) == (1, 2)
+
+
+def test_a_memory_that_rotted_costs_reading_again_and_nothing_else(tier: StorageTier) -> None:
+    scanned(tier)
+    for body in (b"no zlib", ScanMemory.objects.get().body[:-20], zlib.compress(b"SQLite format 3\0 but no more")):
+        ScanMemory.objects.update(body=body)
+        scan = scanned(tier)
+        assert (scan.state, scan.checkpoint_count, scan.changed_count) == ("finished", 2, 0)
+
+
+def test_a_cancelled_scan_stops_at_its_next_look(tier: StorageTier, monkeypatch: Any) -> None:
+    scan = scans.request_scan(tier=tier, actor="olga")
+
+    def cancelled_meanwhile(_params: Any, control: Any, **_more: Any) -> Any:
+        scans.cancel_scan(scan=InventoryScan.objects.get(pk=scan.pk), actor="olga")
+        control._noted_at -= worker_scans.NOTE_SECONDS
+        control.check()
+        control.check()
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr(worker_scans, "run_inventory", cancelled_meanwhile)
+    scan_tasks.list_slice(scan.pk)
+    scan.refresh_from_db()
+    assert (scan.state, scan.error) == ("cancelled", "cancelled by olga") and not Placement.objects.exists()
+
+
+def test_a_path_outside_the_workers_folders_is_refused_links_included(
+    tier: StorageTier, root: Path, tmp_path: Path, settings: Any
+) -> None:
+    with pytest.raises(InvalidInput, match="MUSTER_WORKER_ROOTS"):
+        services.create_tier(
+            cluster=tier.cluster, name="etc", kind="nas", uri="/etc", actor="ada", scanned_by="workers"
+        )
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    os.symlink(outside, root / "link")
+    scan = scanned(tier, root=f"{root}/link")
+    assert (scan.state, scan.error_code) == ("failed", "worker_roots") and str(outside) in scan.error
+    settings.WORKER_ROOTS = []
+    assert scanned(tier).error_code == "worker_roots"
+
+
+def test_schedules_and_saves_go_to_the_workers_too(tier: StorageTier) -> None:
+    StorageTier.objects.update(scan_cron="0 * * * *", next_scan_at=timezone.now())
+    assert rescans.fire_due() == 1
+    assert InventoryScan.objects.get().agent is None
+
+
+def test_an_agent_that_is_asked_for_lists_instead(tier: StorageTier) -> None:
+    agent = factories.agent(factories.node(tier.cluster))
+    scan = scans.request_scan(tier=tier, agent=agent, actor="olga")
+    assert scan.agent == agent and AgentTask.objects.count() == 1
+
+
+def test_the_api_says_that_the_workers_list(tier: StorageTier) -> None:
+    body = caller(Role.OPERATOR).post("scans", {"tier": tier.pk}).json()
+    assert (body["agent"], body["state"], body["progress"]) == (None, "queued", {})
+    assert caller(Role.VIEWER, "vera").get("scans").json()["items"][0]["id"] == body["id"]
