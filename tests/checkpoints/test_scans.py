@@ -42,7 +42,7 @@ def task_of(scan: InventoryScan) -> AgentTask:
 def test_a_request_gives_an_agent_the_tiers_root_and_leaves_its_traces(tier: Any) -> None:
     scan = request(tier)
     task = task_of(scan)
-    assert (task.kind, task.params, task.state) == ("inventory", {"root": "/ckpt", "known": True}, "queued")
+    assert (task.kind, task.params["root"], task.state) == ("inventory", "/ckpt", "queued")
     assert scan.state == "queued" and scan.next_attempt_at is not None
     assert Transition.objects.filter(owner_id=scan.pk, new="queued", actor="olga").exists()
     assert ActivityEntry.objects.get(action="scan.request").actor == "olga"

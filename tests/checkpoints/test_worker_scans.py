@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import zlib
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import factories
 import pytest
 from django.utils import timezone
+from muster_agent.formats import scan_reading
 from rest import caller
 
 from apps.accounts.models import Role
@@ -21,21 +23,25 @@ from apps.core.errors import InvalidInput
 from apps.fleet.models import AgentTask
 from apps.storage import services
 from apps.storage.models import StorageTier
+from tests.agent.checkpoint_factory import write_checkpoint
 from workers.tasks import scan as scan_tasks
 
 pytestmark = pytest.mark.django_db
-SAMPLE = Path(__file__).parent.parent / "data" / "safetensors"
+
+
+def aged(checkpoint: Path) -> None:
+    """Saved an hour ago: what is young is read again each time."""
+    for file in checkpoint.iterdir():
+        os.utime(file, times=(time.time() - 3600, time.time() - 3600))
 
 
 @pytest.fixture
-def root(tmp_path: Path, settings: Any) -> Path:
-    """A folder of one run with a real checkpoint, below what the workers may list."""
+def root(tmp_path: Path, settings: Any, monkeypatch: Any) -> Path:
+    """A folder of one run with two real checkpoints, below what the workers may list."""
+    monkeypatch.setattr(scan_reading, "_RACY_NS", 0)
     folder = tmp_path / "fast"
-    sample = next(path for path in sorted(SAMPLE.rglob("*.safetensors")))
     for step in (10, 20):
-        place = folder / "llama" / f"step-{step}"
-        place.mkdir(parents=True)
-        shutil.copy(sample, place / "model.safetensors")
+        aged(write_checkpoint(folder / "llama", step, rank_bytes=300, world_size=2))
     settings.WORKER_ROOTS = [str(tmp_path)]
     return folder
 
@@ -71,7 +77,7 @@ def test_a_message_that_comes_twice_or_late_changes_nothing(tier: StorageTier) -
 
 def test_what_was_removed_vanishes_and_an_unmounted_root_changes_nothing(tier: StorageTier, root: Path) -> None:
     scanned(tier)
-    shutil.rmtree(root / "llama" / "step-10")
+    shutil.rmtree(root / "llama" / "step-00000010")
     assert scanned(tier).missing_count == 1
     away = root.rename(root.parent / "away")
     failed = scanned(tier)
@@ -144,7 +150,7 @@ def test_slices_that_bring_nothing_new_end_the_scan_with_advice(tier: StorageTie
 
 def test_a_second_scan_reads_only_what_is_new(tier: StorageTier, root: Path) -> None:
     assert scanned(tier).unchanged_count == 0
-    shutil.copytree(root / "llama" / "step-20", root / "llama" / "step-30")
+    aged(write_checkpoint(root / "llama", 30, rank_bytes=300, world_size=2))
     again = scanned(tier)
     assert (again.new_count, again.unchanged_count) == (1, 2)
 
