@@ -60,7 +60,7 @@ def test_what_is_unchanged_is_not_opened_again(run: Path, cache_file: Path, monk
     first = scan(run, cache_file)
     whole = [one for one in first.checkpoints if one.status is Status.COMPLETE]
     opened: list[str] = []
-    monkeypatch.setattr(walk, "read_folder", lambda folder, **_: opened.append(folder.path))
+    monkeypatch.setattr(walk, "begin_folder", lambda folder, *_, **__: opened.append(folder.path))
     again = scan(run, cache_file)
     assert again.unchanged >= len(whole) > 3
     assert not {one.path for one in whole} & set(opened)

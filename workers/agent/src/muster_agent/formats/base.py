@@ -45,7 +45,7 @@ class Severity(StrEnum):
     """Worth knowing; nothing need be done."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One typed result: stable code, severity, where, what was seen, and the next action that cures it."""
 
     code: str
@@ -58,7 +58,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     tensor: str | None = None
 
 
-class TensorRange(msgspec.Struct, frozen=True, kw_only=True):
+class TensorRange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where one tensor (or one chunk of it) lies: bytes [offset_bytes, offset_bytes + length_bytes) of `shard`."""
 
     name: str
@@ -70,7 +70,7 @@ class TensorRange(msgspec.Struct, frozen=True, kw_only=True):
     role: Role = Role.MODEL
 
 
-class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
+class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One file of a checkpoint. `path` is relative to the checkpoint's own path, with `/`; for a checkpoint that is a
     single file it is that file's name. `size_bytes` is what lies on disk, None where the file is missing."""
 

@@ -52,8 +52,10 @@ def still_holds(evidence: Evidence, folder: Folder) -> bool:
 def digest(folder: Folder) -> bytes:
     """XXH3-128 of one listing: names, sizes, times and inodes. The time of a file's last status change cannot be set
     back, so it tells even of a file that was written again with its size and time of change kept."""
+    names = sorted(folder.files)
     listing = (
-        sorted(folder.files.items()),
+        names,
+        [folder.files[name] for name in names],
         sorted(folder.identities.items()),
         sorted(folder.links),
         sorted(folder.blocked),

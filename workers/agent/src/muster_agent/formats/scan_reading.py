@@ -6,11 +6,13 @@ import resource
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import ShardMap, Status
+from muster_agent.formats.checkpoint import Later
+from muster_agent.formats.child import Children
 from muster_agent.formats.evidence import Evidence, Memory, evidence_of, still_holds
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.verdict import AgeLimit
@@ -22,9 +24,6 @@ FIRST_TASKS = 4
 WAITING_RATIO = 4.0
 WAITING_SLEEPS = 4
 
-LARGE_METADATA_BYTES = 4 << 20
-"""From here a process of its own parses the metadata for seconds to minutes, while the scan goes on."""
-LARGE_READERS = 2
 POLL_SECONDS = 0.25
 
 _MAY_BE_RUNNING = frozenset({Status.INCOMPLETE, Status.IN_PROGRESS, Status.UNCOMMITTED})
@@ -32,6 +31,10 @@ _NOT_REMEMBERED = frozenset({Status.INCOMPLETE, Status.IN_PROGRESS, Status.UNREA
 _PASSING_TROUBLE = frozenset({"permission_denied", "listing_failed", "link_broken"})
 _RACY_NS = 2_000_000_000
 """A file that changes twice within its file system's time step looks as if it had changed once."""
+
+
+Read = Callable[[Folder, AgeLimit, Children], ShardMap | Later | None]
+"""Reads a checkpoint from its folder; a child may go on with what takes long."""
 
 
 class Task(NamedTuple):
@@ -42,7 +45,7 @@ class Task(NamedTuple):
     parent: str
     step: int | None
     look: Callable[[], Folder]
-    read: Callable[[Folder, AgeLimit], ShardMap | None]
+    read: Read
     seen: Folder | None = None
 
 
@@ -61,6 +64,13 @@ class Counts:
         self.entries += len(folder.files) + len(folder.folders) + len(folder.blocked)
 
 
+class _Begun(NamedTuple):
+    task: Task
+    folder: Folder
+    seen_at: float
+    later: Later
+
+
 class _Unsettled(NamedTuple):
     task: Task
     evidence: Evidence
@@ -72,14 +82,20 @@ class Reading:
     """Reads tasks, each as far as it is not remembered. `may_lag`: the storage may show a listing late."""
 
     def __init__(
-        self, memory: Memory | None, age_limit: AgeLimit, control: JobControl, counts: Counts, *, may_lag: bool
+        self,
+        memory: Memory | None,
+        age_limit: AgeLimit,
+        control: JobControl,
+        counts: Counts,
+        children: Children,
+        *,
+        may_lag: bool,
     ) -> None:
         self.memory, self.age_limit, self.control, self.counts = memory, age_limit, control, counts
-        self.may_lag = may_lag
+        self.children, self.may_lag = children, may_lag
         self._lock = threading.Lock()
         self._unsettled: dict[str, _Unsettled] = {}
-        self._large: ThreadPoolExecutor | None = None
-        self._later: list[Future[ShardMap | None]] = []
+        self._begun: list[_Begun] = []
 
     def all_of(self, tasks: list[Task]) -> Iterator[ShardMap]:
         """In no certain order. The first tasks show whether the time goes into waiting for storage: then threads read
@@ -115,21 +131,16 @@ class Reading:
                 settled[task.parent] = max(found.step, settled.get(task.parent, 0))
 
     def rest(self) -> Iterator[ShardMap]:
-        """What was left to be read beside the others."""
-        later, self._later = self._later, []
-        try:
-            for future in later:
-                while not future.done():
-                    self.control.check()
-                    time.sleep(POLL_SECONDS)
-                yield from _present(future.result())
-        finally:
-            if self._large is not None:
-                self._large.shutdown(wait=False, cancel_futures=True)
-                self._large = None
+        """What child processes read beside the others."""
+        begun, self._begun = self._begun, []
+        for one in begun:
+            found = self._waited_for(one.later)
+            # A child that met its limits says nothing lasting about the checkpoint.
+            lasting = found.status is not Status.UNKNOWN
+            yield self._noted(one.task, one.folder, one.seen_at, found, may_keep=lasting)
 
     def read(self, task: Task, *, later: bool = False) -> ShardMap | None:
-        """The checkpoint; None where there is none (any more), or it comes later."""
+        """The checkpoint; None where there is none (any more), or it comes with `rest`."""
         self.control.check()
         seen_at = time.monotonic()
         folder = task.seen or task.look()
@@ -141,23 +152,27 @@ class Reading:
         if known is not None:
             self.counts.unchanged += 1
             return known
-        if later and _takes_long(folder):
-            self._large = self._large or ThreadPoolExecutor(LARGE_READERS)
-            self._later.append(self._large.submit(self._read_looked_at, task, folder, seen_at))
-            return None
-        return self._read_looked_at(task, folder, seen_at)
+        found = task.read(folder, self.age_limit, self.children)
+        if isinstance(found, Later):
+            if later:
+                self._begun.append(_Begun(task, folder, seen_at, found))
+                return None
+            found = self._waited_for(found)
+        return None if found is None else self._noted(task, folder, seen_at, found)
 
-    def _read_looked_at(self, task: Task, folder: Folder, seen_at: float) -> ShardMap | None:
-        self.control.check()
-        found = task.read(folder, self.age_limit)
-        if found is None:
-            return None
-        self.age_limit.learn(found.newest_mtime_ns)
+    def _waited_for(self, found: Later) -> ShardMap:
+        while not found.wait(POLL_SECONDS):
+            self.control.check()
+        return found.result()
+
+    def _noted(self, task: Task, folder: Folder, seen_at: float, found: ShardMap, *, may_keep: bool = True) -> ShardMap:
+        """`found`, noted for a second look or for the next scan."""
         recent = self.age_limit.is_recent(found.newest_mtime_ns)
+        self.age_limit.learn(found.newest_mtime_ns)
         if found.status in _MAY_BE_RUNNING or (recent and found.status is not Status.COMPLETE):
             with self._lock:
                 self._unsettled[task.path] = _Unsettled(task, evidence_of(folder), seen_at, recent)
-        elif self.memory and _may_be_remembered(found, folder, self.age_limit):
+        elif self.memory and may_keep and _may_be_remembered(found, folder, self.age_limit):
             self.memory.keep(task.path, evidence_of(folder), found)
         return found
 
@@ -188,10 +203,12 @@ class Reading:
         if folder.gone:
             return None
         if not still_holds(one.evidence, folder):
-            return one.task.read(folder, self.age_limit.growing())
-        if self.age_limit.is_recent(found.newest_mtime_ns) != one.was_recent:
-            return one.task.read(folder, self.age_limit)
-        return found
+            second = one.task.read(folder, self.age_limit.growing(), self.children)
+        elif self.age_limit.is_recent(found.newest_mtime_ns) != one.was_recent:
+            second = one.task.read(folder, self.age_limit, self.children)
+        else:
+            return found
+        return self._waited_for(second) if isinstance(second, Later) else second
 
     def _wait(self, until: float) -> None:
         while (left := until - time.monotonic()) > 0:
@@ -206,12 +223,6 @@ def _present(found: ShardMap | None) -> Sequence[ShardMap]:
 def _sleeps() -> int:
     """How often this thread gave the CPU away to wait; losing it to other processes on a busy node does not count."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
-
-
-def _takes_long(folder: Folder) -> bool:
-    return any(
-        seen.size_bytes >= LARGE_METADATA_BYTES and name.endswith(".metadata") for name, seen in folder.files.items()
-    )
 
 
 def _may_be_remembered(found: ShardMap, folder: Folder, age_limit: AgeLimit) -> bool:

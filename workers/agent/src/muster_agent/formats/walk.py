@@ -12,7 +12,15 @@ import msgspec
 from muster_agent.decide.model import Pointer
 from muster_agent.formats import registry
 from muster_agent.formats.base import Finding, ShardMap
-from muster_agent.formats.checkpoint import GRACE_SECONDS, read_family, read_folder, read_place, read_single_file
+from muster_agent.formats.checkpoint import (
+    GRACE_SECONDS,
+    Later,
+    begin_family,
+    begin_folder,
+    begin_single_file,
+    read_place,
+)
+from muster_agent.formats.child import Children
 from muster_agent.formats.codes import finding
 from muster_agent.formats.evidence import Memory
 from muster_agent.formats.folder import Folder, PosixTree, escapes
@@ -20,11 +28,11 @@ from muster_agent.formats.names import is_temporary, step_of_name, step_of_unfin
 from muster_agent.formats.pointer_findings import pointer_findings
 from muster_agent.formats.pointers import is_pointer, read_pointer
 from muster_agent.formats.reader import Family, FamilyFormat
-from muster_agent.formats.scan_reading import Counts, Enough, Reading, Task
+from muster_agent.formats.scan_reading import Counts, Enough, Read, Reading, Task
 from muster_agent.formats.storage_clock import LOCAL, Clock, storage_clock
 from muster_agent.formats.verdict import AgeLimit
 from muster_agent.jobs.control import JobControl
-from muster_agent.probes.filesystem import read_file_system
+from muster_agent.probes.filesystem import missing_mount, read_file_system
 
 __all__ = ["Enough", "Inventory", "RootUnreadable", "inventory"]
 
@@ -78,6 +86,16 @@ class _Walk:
         if folder.own:
             self.sealed.add(path)
         return folder
+
+    def begin(self, place: str) -> None:
+        only = _one(place, self)
+        if only is not None:
+            self.tasks.append(only)
+            return
+        self.seen.add(_identity(place) or (0, 0))
+        self.enter(place, 0)
+        if not self.tasks:
+            self.follow_links()
 
     def enter(self, path: str, depth: int) -> None:
         """Walk the folder at `path`, which is not a checkpoint by its name and was not entered before."""
@@ -151,23 +169,23 @@ class _Walk:
         self,
         path: str,
         look: Callable[[], Folder],
-        read: Callable[[Folder, AgeLimit], ShardMap | None],
+        read: Read,
         seen: Folder | None = None,
     ) -> Task:
         return Task(path, os.path.dirname(path), step_of_name(os.path.basename(path)), look, read, seen)
 
-    def _step_reader(self, depth: int) -> Callable[[Folder, AgeLimit], ShardMap | None]:
-        def read(folder: Folder, age_limit: AgeLimit) -> ShardMap | None:
+    def _step_reader(self, depth: int) -> Read:
+        def read(folder: Folder, age_limit: AgeLimit, children: Children) -> ShardMap | Later | None:
             holds_steps = any(step_of_name(name) is not None for name in folder.folders)
             if holds_steps and depth < MAX_DEPTH and registry.claim(folder) is None:
                 self.nested.append((folder, depth))
                 return None
-            return self.read_step(folder, age_limit)
+            return self.read_step(folder, age_limit, children)
 
         return read
 
-    def read_step(self, folder: Folder, age_limit: AgeLimit) -> ShardMap:
-        return read_folder(folder, age_limit=age_limit, with_tensors=False)
+    def read_step(self, folder: Folder, age_limit: AgeLimit, children: Children) -> ShardMap | Later:
+        return begin_folder(folder, children, age_limit=age_limit, with_tensors=False)
 
     def _take_pointers(self, folder: Folder) -> None:
         for name in sorted(folder.files.keys() | folder.links):
@@ -198,7 +216,9 @@ class _Walk:
                 self.descend(folder, depth)
             if not self.tasks:
                 self.follow_links()
-        read.extend(self.reading.rest())
+        for found in self.reading.rest():
+            read.append(found)
+            self.progress.done(self.control)
         return read
 
 
@@ -224,18 +244,18 @@ class _Progress:
             self._note(f"{self._counts.entries} entries seen, {rate:.0f} a second; {left} checkpoints found are left")
 
 
-def _family_reader(family_format: FamilyFormat, family: Family) -> Callable[[Folder, AgeLimit], ShardMap | None]:
-    def read(folder: Folder, age_limit: AgeLimit) -> ShardMap | None:
-        return read_family(folder, family_format, family, age_limit=age_limit, with_tensors=False)
+def _family_reader(family_format: FamilyFormat, family: Family) -> Read:
+    def read(folder: Folder, age_limit: AgeLimit, children: Children) -> ShardMap | Later | None:
+        return begin_family(folder, family_format, family, children, age_limit=age_limit, with_tensors=False)
 
     return read
 
 
-def _file_reader(name: str) -> Callable[[Folder, AgeLimit], ShardMap | None]:
-    def read(folder: Folder, age_limit: AgeLimit) -> ShardMap | None:
+def _file_reader(name: str) -> Read:
+    def read(folder: Folder, age_limit: AgeLimit, children: Children) -> ShardMap | Later | None:
         if name not in folder.files:
             return None
-        return read_single_file(folder, name, age_limit=age_limit, with_tensors=False)
+        return begin_single_file(folder, name, children, age_limit=age_limit, with_tensors=False)
 
     return read
 
@@ -272,17 +292,13 @@ def inventory(
     may_learn = now_unix_seconds is None and clock.source == LOCAL
     age_limit = AgeLimit(clock.unix_seconds, grace_seconds, may_learn=may_learn)
     may_lag = settle_seconds > 0 and read_file_system(place).is_remote
-    reading = Reading(memory, age_limit, control or JobControl(), Counts(), may_lag=may_lag)
-    walk = _Walk(place, reading, note)
-    only = _one(place, walk)
-    if only is not None:
-        walk.tasks.append(only)
-    else:
-        walk.seen.add(_identity(place) or (0, 0))
-        walk.enter(place, 0)
-        if not walk.tasks:
-            walk.follow_links()
-    checkpoints = _with_duplicates(reading.settle(walk.run_tasks(enough), settle_seconds))
+    with Children() as children:
+        reading = Reading(memory, age_limit, control or JobControl(), Counts(), children, may_lag=may_lag)
+        walk = _Walk(place, reading, note)
+        walk.begin(place)
+        checkpoints = _with_duplicates(reading.settle(walk.run_tasks(enough), settle_seconds))
+    if not checkpoints:
+        _check_mount(place)
     checkpoints.sort(key=_newest_first)
     return Inventory(
         checkpoints=tuple(checkpoints),
@@ -301,7 +317,10 @@ def _one(place: str, walk: _Walk) -> Task | None:
     root = os.path.realpath(parent)
     if not os.path.isdir(place):
 
-        def read(_folder: Folder, age_limit: AgeLimit) -> ShardMap:
+        def read(folder: Folder, age_limit: AgeLimit, children: Children) -> ShardMap | Later:
+            name = os.path.basename(place)
+            if name in folder.files:
+                return begin_single_file(folder, name, children, age_limit=age_limit, with_tensors=False)
             return read_place(place, root=root, age_limit=age_limit, with_tensors=False)
 
         return Task(place, parent, None, lambda: walk.look(parent, root), read)
@@ -329,6 +348,14 @@ def _check_root(place: str) -> None:
     except OSError as error:
         hint = "check the mount and its server, then run again"
         raise RootUnreadable(place, f"it could not be read ({error.strerror})", hint) from None
+
+
+def _check_mount(place: str) -> None:
+    """An empty folder may be the place where the storage should be."""
+    unmounted = missing_mount(os.path.realpath(place))
+    if unmounted is not None:
+        hint = f"mount it (`mount {unmounted}`), then run again"
+        raise RootUnreadable(place, f"nothing is mounted at {unmounted}, where /etc/fstab has a file system", hint)
 
 
 def _newest_first(shard_map: ShardMap) -> tuple[int, str, str]:

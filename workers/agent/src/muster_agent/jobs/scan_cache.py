@@ -25,6 +25,8 @@ APPLICATION_ID = 0x6D757374
 """Marks the file as ours, so that a wrong path given by a user is never written over."""
 WAIT_SECONDS = 2.0
 """For another writer; after that this scan keeps nothing more for a while."""
+PAGE_BYTES = 16384
+"""A checkpoint of a hundred files fills one."""
 FLUSH_COUNT = 128
 FLUSH_SECONDS = 2.0
 
@@ -158,6 +160,7 @@ class ScanCache:
         with contextlib.suppress(sqlite3.OperationalError):
             if owner == APPLICATION_ID and connection.execute("SELECT version FROM readers").fetchall() == [(version,)]:
                 return
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for statement in filter(str.strip, _SCHEMA.split(";")):

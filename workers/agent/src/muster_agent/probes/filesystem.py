@@ -35,6 +35,7 @@ _KNOWN: dict[int, FileSystem] = {
     0x01021997: FileSystem("9p", False, True),
 }
 
+FSTAB = "/etc/fstab"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -50,3 +51,21 @@ def read_file_system(path: str) -> FileSystem:
     if _LIBC.statfs(os.fsencode(path), buffer) != 0:
         return FileSystem("unknown", False, True)
     return parse_magic(ctypes.c_ulong.from_buffer(buffer).value)
+
+
+def missing_mount(path: str) -> str | None:
+    """The place at or above `path` where this machine is set up to mount a file system, and has not."""
+    try:
+        with open(FSTAB, encoding="utf-8", errors="replace") as table:
+            places = parse_mount_places(table.read())
+    except OSError:
+        return None
+    above = [place for place in places if path == place or path.startswith(place + "/")]
+    return next((place for place in sorted(above, key=len, reverse=True) if not os.path.ismount(place)), None)
+
+
+def parse_mount_places(table: str) -> list[str]:
+    """The mount points of an fstab that are mounted at every start."""
+    rows = [line.split() for line in table.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    asked = [row for row in rows if len(row) >= 4 and "noauto" not in row[3].split(",")]
+    return [row[1].replace("\\040", " ") for row in asked if row[1].startswith("/") and row[1] != "/"]
