@@ -153,7 +153,7 @@ def test_a_huge_folder_can_be_left_while_it_is_listed(tmp_path: Path, monkeypatc
 
 def test_folders_within_folders_end_somewhere(run: Path) -> None:
     descriptor = os.open(run, os.O_RDONLY)
-    for _ in range(1500):
+    for _ in range(300):
         os.mkdir("deeper", dir_fd=descriptor)
         below = os.open("deeper", os.O_RDONLY, dir_fd=descriptor)
         os.close(descriptor)

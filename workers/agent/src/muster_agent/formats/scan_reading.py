@@ -27,7 +27,7 @@ WAITING_SLEEPS = 4
 POLL_SECONDS = 0.25
 
 _MAY_BE_RUNNING = frozenset({Status.INCOMPLETE, Status.IN_PROGRESS, Status.UNCOMMITTED})
-_NOT_REMEMBERED = frozenset({Status.INCOMPLETE, Status.IN_PROGRESS, Status.UNREADABLE})
+_NOT_REMEMBERED = _MAY_BE_RUNNING | {Status.UNREADABLE}
 _PASSING_TROUBLE = frozenset({"permission_denied", "listing_failed", "link_broken"})
 _RACY_NS = 2_000_000_000
 """A file that changes twice within its file system's time step looks as if it had changed once."""
