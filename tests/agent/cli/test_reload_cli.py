@@ -134,3 +134,19 @@ def test_progress_is_drawn_on_a_terminal_only() -> None:
     assert "read [###############---------------] 50 B of 100 B" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
     assert pipe.getvalue() == ""
+
+
+def test_a_resident_reload_says_what_it_keeps(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "run", 10, world_size=2, rank_bytes=1_000_000)
+    done = CliRunner().invoke(main, ["reload", str(folder), "--resident"])
+    assert done.exit_code == 0
+    assert "tensors are views of them" in done.stdout and "materialize" in done.stdout
+
+
+def test_a_cold_read_that_cannot_be_had_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "run", 10, world_size=2, rank_bytes=1_000_000)
+    for shard in folder.iterdir():
+        shard.read_bytes()
+    done = CliRunner().invoke(main, ["reload", str(folder), "--no-evict", "--cold-required"])
+    assert done.exit_code == 1
+    assert "would not be a cold read" in done.stderr and "--no-evict" in done.stderr

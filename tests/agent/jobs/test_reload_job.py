@@ -14,8 +14,9 @@ from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.jobs import reload as reload_module
 from muster_agent.jobs.chunks import CheckpointNotFound
 from muster_agent.jobs.control import Cancelled, JobControl
-from muster_agent.jobs.reload import ShardsNotFound, prepare, reload
+from muster_agent.jobs.reload import prepare, reload
 from muster_agent.jobs.seal import seal
+from muster_agent.jobs.selection import ShardsNotFound
 from muster_agent.probes.filesystem import FileSystem, read_file_system
 from muster_agent.probes.gds import GdsProbe
 from muster_agent.protocol.wire import ReloadParams

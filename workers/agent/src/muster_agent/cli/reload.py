@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import click
 
@@ -13,10 +14,12 @@ from muster_agent.cli.reload_text import render
 from muster_agent.cli.verdict_note import leave_verdict, look_before
 from muster_agent.formats.base import Severity
 from muster_agent.jobs.chunks import CheckpointNotFound
-from muster_agent.jobs.reload import PreparedReload, ShardsNotFound, prepare, require_shards
+from muster_agent.jobs.reload import NotCold, PreparedReload, prepare
+from muster_agent.jobs.selection import ShardsNotFound, require_shards
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.results import Backend, CacheState, ReloadReport
 from muster_agent.protocol.wire import ReloadParams
+from muster_agent.reload.arena import NoRoom
 from muster_agent.reload.backends import REQUESTABLE, is_as_requested
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?(?:/s)?")
@@ -47,6 +50,8 @@ class Rate(click.ParamType[int]):
 @click.option("--backend", type=click.Choice(REQUESTABLE), default="auto", show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, or cuda:N.")
 @click.option("--no-evict", is_flag=True, help="Leave the page cache as it is instead of dropping these files from it.")
+@click.option("--cold-required", is_flag=True, help="Read nothing unless it comes from the storage, not from memory.")
+@click.option("--resident", is_flag=True, help="Keep every byte in host memory, with the tensors as views of it.")
 @click.option("--max-rate", type=Rate(), help="Read no faster than this, such as 500MB.")
 @click.option("--no-write", is_flag=True, help="Leave no verdict beside the data for `muster resume-point`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -58,7 +63,7 @@ def reload(
     no_evict: bool,
     no_write: bool,
     as_json: bool,
-    **engine: str,
+    **engine: Any,
 ) -> None:
     """Read the checkpoint at PATH as a restart would and compare it with its manifest, where it has one. The verdict is
     then left beside the data, where `muster resume-point` finds it.
@@ -75,8 +80,7 @@ def reload(
         ranks=ranks,
         evict=not no_evict,
         max_bytes_per_second=max_rate,
-        backend=engine["backend"],
-        device=engine["device"],
+        **engine,
     )
     bar = ProgressBar()
     try:
@@ -84,6 +88,10 @@ def reload(
     except (CheckpointNotFound, ShardsNotFound) as error:
         hint = "check the path and the mount; `muster inventory` lists what is there"
         raise CommandFailed(str(error), hint=hint, code=ExitCode.NOT_FOUND) from error
+    except NotCold as error:
+        raise CommandFailed(str(error), hint="leave out --no-evict, or --cold-required") from error
+    except NoRoom as error:
+        raise CommandFailed(str(error), hint="name a --rank or --shards, or leave out --resident") from error
     finally:
         bar.clear()
     if as_json:
@@ -96,7 +104,7 @@ def reload(
 
 def _run(prepared: PreparedReload, bar: ProgressBar, *, write: bool) -> ReloadReport:
     """The report, with its verdict left beside the data where there is a manifest."""
-    require_shards(prepared)
+    require_shards(prepared.path, prepared.params.shards, prepared.manifest)
     manifest = prepared.manifest
     if manifest is None or not write:
         return prepared.run(bar.control()).report

@@ -17,10 +17,20 @@ def render(report: ReloadReport, path: str) -> str:
         f"  path     {report.effective} (asked for {report.requested}): {report.reason}",
         f"  cache    {_cache(report)}",
         *(_phase(report, phase.value) for phase in STORAGE_PHASES),
+        *_kept(report),
         f"  cost     {report.cpu_seconds:.3f} CPU s, {human_bytes(report.peak_rss_bytes)} extra memory",
         f"  verdict  {_verdict(report)}",
     ]
     return printable("\n".join(lines))
+
+
+def _kept(report: ReloadReport) -> list[str]:
+    count = report.evidence.get("resident_tensors")
+    if count is None:
+        return []
+    held = human_bytes(report.evidence["resident_bytes"])
+    views = f"{count} tensors are views of them" if count else "the format does not tell where its tensors lie"
+    return [f"  kept     {held} in host memory; {views}"]
 
 
 def _cache(report: ReloadReport) -> str:

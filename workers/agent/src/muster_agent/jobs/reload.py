@@ -11,11 +11,10 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
-from muster_agent.formats.detect import read_checkpoint
 from muster_agent.jobs.chunks import (
     ChunkDigester,
     Discard,
@@ -31,6 +30,7 @@ from muster_agent.jobs.chunks import (
     tell_rewrites,
 )
 from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.selection import Selection, select
 from muster_agent.jobs.verify import fingerprint_of
 from muster_agent.manifest.beside import SEAL_AGAIN, ManifestUnreadable, read_beside
 from muster_agent.manifest.check import why_invalid
@@ -41,34 +41,43 @@ from muster_agent.probes.gds import GdsProbe, read_cuda_devices, read_gds
 from muster_agent.probes.page_cache import cached_ratio, evict, why_unknown
 from muster_agent.probes.process import PeakMemory
 from muster_agent.protocol.phases import Phase
-from muster_agent.protocol.results import ReloadReport
+from muster_agent.protocol.results import CacheState, ReloadReport
 from muster_agent.protocol.wire import ReloadBody, ReloadParams
 from muster_agent.reload import backends
+from muster_agent.reload.arena import Arena
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.gds import GdsSession, GdsUnavailable
-from muster_agent.reload.plan import plan_reads
+from muster_agent.reload.plan import Extent, plan_reads
 from muster_agent.reload.reader import READERS, InPlace, ReadRun
+from muster_agent.reload.resident import Resident
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import ShardSource
+from muster_agent.storage.posix import ALIGN_BYTES
 from muster_agent.storage.throttle import Throttle
 
 
-class ShardsNotFound(Exception):
-    """None of the shards or ranks that were asked for belong to the checkpoint; the message names what there is."""
+class NotCold(Exception):
+    """A cold read was required, and nothing was read; the message says what is cached, or why that is not known."""
+
+
+class _Times(NamedTuple):
+    """The moments between the phases, in monotonic seconds."""
+
+    began_at: float
+    resolved_at: float
+    allocated_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What one pass over the bytes gave, with the moments between its phases (monotonic seconds)."""
+    """What one pass over the bytes gave."""
 
     shards: Sequence[StatedShard]
-    shown_damage: tuple[Finding, ...]
-    """By the checkpoint's own metadata; what counts where there is no manifest to compare with."""
+    selection: Selection
+    """Its damage, by the checkpoint's own metadata, counts where there is no manifest to compare with."""
     digester: ChunkDigester | None
     totals: ReadTotals
-    began_at: float
-    resolved_at: float
-    allocated_at: float
+    times: _Times
     effective: str
     reason: str
     evidence: dict[str, Any]
@@ -93,13 +102,17 @@ class PreparedReload:
         self._gds = gds
         self._locations = locations
         self._chunk_bytes = manifest.chunk_bytes if manifest else CHUNK_BYTES
+        self._kept: Arena | None = None
+        self.resident: Resident | None = None
+        """The tensors in memory after `run` of a resident reload, until `close`."""
 
     def run(self, control: JobControl | None = None) -> ReloadBody:
         """Read and verify now. `started_unix_seconds` is this node's own clock. Raises Cancelled, ShardsNotFound,
-        CheckpointNotFound; damage is in the report."""
+        CheckpointNotFound, NotCold, NoRoom; damage is in the report."""
         control = control or JobControl()
         control.check()
         measured = cached_ratio(self._locations)
+        self._require_cold(measured)
         unknown = {} if measured is not None else {"cache_unknown_because": why_unknown(self._locations)}
         choice = backends.choose(self.params.backend, measured, self._gds)
         memory = PeakMemory()
@@ -107,6 +120,8 @@ class PreparedReload:
             started_unix_seconds, cpu_before, began_at = time.time(), time.thread_time(), time.monotonic()
             read = self._read(choice, control, began_at, cleanup)
             verified, findings = self._judge(read)
+            verified_at = time.monotonic()
+            self._materialize(read)
             ended_at = time.monotonic()
             cpu_seconds = read.totals.cpu_seconds + time.thread_time() - cpu_before
             peak_rss_bytes = memory.extra_bytes()
@@ -118,11 +133,11 @@ class PreparedReload:
             bytes_per_second=read.totals.read_bytes / (ended_at - began_at),
             requested=self.params.backend,
             effective=read.effective,
-            evidence={**read.evidence, **unknown},
+            evidence={**read.evidence, **unknown, **self._kept_evidence()},
             reason=read.reason,
             cache_state=backends.cache_state(measured).value,
             cached_ratio_before=measured,
-            phases=phases_of(read, ended_at),
+            phases=phases_of(read, verified_at, ended_at if self.resident else None),
             busy=_busy(read),
             cpu_seconds=cpu_seconds,
             peak_rss_bytes=peak_rss_bytes,
@@ -132,17 +147,25 @@ class PreparedReload:
         fingerprint = fingerprint_of(read.shards)
         return ReloadBody(report=report, started_unix_seconds=started_unix_seconds, fingerprint=fingerprint)
 
+    def _require_cold(self, measured: float | None) -> None:
+        if not self.params.cold_required or backends.cache_state(measured) is CacheState.COLD:
+            return
+        why = why_unknown(self._locations) if measured is None else f"{measured:.1%} of the bytes are in memory already"
+        raise NotCold(f"this would not be a cold read: {why}")
+
     def _read(
         self, choice: backends.Choice, control: JobControl, began_at: float, cleanup: contextlib.ExitStack
     ) -> _Read:
         block_bytes = block_bytes_for(self._chunk_bytes)
-        wanted, damage = _select(self.path, self.params.shards, self.params.ranks)
-        shards = stat_all(self.path, wanted)
-        plan = plan_reads(extents_of(shards, self.manifest), block_bytes)
+        selection = select(self.path, self.params.shards, self.params.ranks, with_tensors=self.params.resident)
+        shards = stat_all(self.path, selection.shards)
+        extents = extents_of(shards, self.manifest)
+        plan = plan_reads(extents, block_bytes)
         session, choice = self._open_gds(choice, cleanup)
         resolved_at = time.monotonic()
         readers = max(1, min(_readers_for(choice), len(plan)))
-        ring = BufferRing(readers, block_bytes)
+        arena = self._arena(len(shards), extents, session)
+        ring = BufferRing(readers, block_bytes if arena is None else ALIGN_BYTES)
         cleanup.callback(ring.close)
         digester = ChunkDigester(len(shards), self._chunk_bytes) if self.manifest else None
         allocated_at = time.monotonic()
@@ -161,10 +184,12 @@ class PreparedReload:
             throttle=Throttle(self.params.max_bytes_per_second),
             readers=readers,
             in_place=self._in_place(session),
+            arena=arena,
         ).run()
         effective, reason, evidence = self._what_happened(choice, session, totals)
-        evidence |= {"readers": readers, "huge_pages": ring.huge_pages}
-        return _Read(shards, damage, digester, totals, began_at, resolved_at, allocated_at, effective, reason, evidence)
+        evidence |= {"readers": readers, "huge_pages": ring.huge_pages if arena is None else arena.huge_pages}
+        times = _Times(began_at, resolved_at, allocated_at)
+        return _Read(shards, selection, digester, totals, times, effective, reason, evidence)
 
     def _open_gds(
         self, choice: backends.Choice, cleanup: contextlib.ExitStack
@@ -181,6 +206,35 @@ class PreparedReload:
             return None, backends.Choice(gds=False, direct=True, reason=f"cuFile did not open: {error}")
         cleanup.callback(session.close)
         return session, choice
+
+    def _arena(self, shard_count: int, extents: Sequence[Extent], session: GdsSession | None) -> Arena | None:
+        """Room for every byte that will be read. Raises NoRoom."""
+        if not self.params.resident or session is not None:
+            return None
+        sizes = [0] * shard_count
+        for extent in extents:
+            sizes[extent.shard] = max(sizes[extent.shard], extent.offset_bytes + extent.length_bytes)
+        self._kept = Arena(sizes)
+        return self._kept
+
+    def _materialize(self, read: _Read) -> None:
+        if self._kept is None:
+            return
+        numbers = {one.path: number for number, one in enumerate(read.shards) if one.size_bytes is not None}
+        whole = {path: number for path, number in numbers.items() if number not in read.totals.errors}
+        self.resident = Resident(self._kept, whole, read.selection.tensors)
+
+    def _kept_evidence(self) -> dict[str, Any]:
+        if self.resident is None:
+            return {}
+        return {"resident_tensors": len(self.resident.tensors), "resident_bytes": sum(self.resident.sizes())}
+
+    def close(self) -> None:
+        """Give the memory of a resident reload back."""
+        if self.resident is not None:
+            self.resident.close()
+        elif self._kept is not None:
+            self._kept.close()
 
     def _in_place(self, session: GdsSession | None) -> InPlace | None:
         """Bytes stay on the device where nothing is to be proven about them, or where it proves them itself."""
@@ -216,7 +270,7 @@ class PreparedReload:
         if self.manifest is None or read.digester is None:
             failures = read_failures(read.shards, read.totals)
             known = {(found.code, found.path) for found in failures}
-            return None, (*failures, *(f for f in read.shown_damage if (f.code, f.path) not in known))
+            return None, (*failures, *(f for f in read.selection.damage if (f.code, f.path) not in known))
         sealed = {shard.path for shard in self.manifest.shards}
         observed = {
             stated.path: observe(stated, number, read.digester.digests[number], read.totals)
@@ -245,7 +299,7 @@ def prepare(params: ReloadParams) -> PreparedReload:
     path = require_present(params.path)
     backends.choose(params.backend, None, None)
     manifest, notes = _manifest_for(path, params.manifest)
-    wanted, _ = _select(path, params.shards, params.ranks)
+    wanted = select(path, params.shards, params.ranks).shards
     locations = [stated.location for stated in stat_all(path, wanted) if stated.size_bytes is not None]
     gds = _probe_gds(params, locations)
     if params.evict:
@@ -264,7 +318,7 @@ def reload(
     max_bytes_per_second: int | None = None,
     control: JobControl | None = None,
 ) -> ReloadReport:
-    """`prepare()` and `run()` in one. Without `shards` the whole checkpoint is read."""
+    """`prepare()` and `run()` in one. Without `shards` the whole checkpoint is read, block over block."""
     params = ReloadParams(
         path=path,
         shards=tuple(shards or ()),
@@ -292,45 +346,6 @@ def _manifest_for(path: str, given: Manifest | None) -> tuple[Manifest | None, t
         return None, (error.finding,)
 
 
-def _select(path: str, shards: Sequence[str], ranks: Sequence[int]) -> tuple[list[str], tuple[Finding, ...]]:
-    """The named shards as they are named (a restart does not read other ranks' files to find its own); otherwise what
-    the checkpoint's metadata says belongs to it, or to the given ranks, with the damage that the metadata shows."""
-    if shards:
-        return list(dict.fromkeys(shards)), ()
-    shard_map = read_checkpoint(path)
-    damage = tuple(found for found in shard_map.findings if found.severity == Severity.DAMAGE)
-    if not ranks:
-        if not shard_map.shards:
-            told = damage[0].detail if damage else f"its status is {shard_map.status.value}"
-            raise ShardsNotFound(f"nothing at {path} can be read as a checkpoint: {told}")
-        return [shard.path for shard in shard_map.shards], damage
-    chosen = [shard.path for shard in shard_map.shards if shard.rank in ranks]
-    if not chosen:
-        known = sorted({shard.rank for shard in shard_map.shards if shard.rank is not None})
-        told = f"it has ranks {known[0]} to {known[-1]}" if known else "its format does not name ranks"
-        raise ShardsNotFound(f"no shard of {path} belongs to rank {', '.join(map(str, ranks))}: {told}")
-    return chosen, tuple(found for found in damage if found.path in chosen)
-
-
-def require_shards(prepared: PreparedReload) -> None:
-    """Raises ShardsNotFound where a shard that was asked for by name is neither there, nor sealed, nor promised by the
-    checkpoint's metadata: it is a slip of the pen, not a loss. A person's request is checked so; an agent's names come
-    from an inventory, and for them a file that is gone is damage."""
-    wanted = prepared.params.shards
-    sealed = {shard.path for shard in prepared.manifest.shards} if prepared.manifest else set()
-    gone = [one.path for one in stat_all(prepared.path, wanted) if one.size_bytes is None and one.path not in sealed]
-    if not gone:
-        return
-    known = [shard.path for shard in read_checkpoint(prepared.path).shards]
-    unknown = [name for name in gone if name not in known]
-    if unknown:
-        shown = ", ".join(known[:_SHOWN_SHARDS]) + (", ..." if len(known) > _SHOWN_SHARDS else "")
-        raise ShardsNotFound(f"{prepared.path} has no shard {unknown[0]!r}; it has {shown or 'none'}")
-
-
-_SHOWN_SHARDS = 4
-
-
 def _probe_gds(params: ReloadParams, locations: Sequence[str]) -> GdsProbe | None:
     if params.backend not in ("auto", "gds") or params.device == "cpu":
         return None
@@ -351,17 +366,21 @@ def _device_index(device: str) -> int:
     return int(number) if number.isdigit() else 0
 
 
-def phases_of(read: _Read, ended_at: float) -> dict[str, float]:
+def phases_of(read: _Read, verified_at: float, materialized_at: float | None = None) -> dict[str, float]:
     """Critical-path seconds that add up to the wall time. Blocks are hashed while others are read, so `verify` is only
     what remained after the last byte came in; phases that this reload does not have are absent."""
-    verifies = read.digester is not None
-    read_until = (read.totals.last_read_at or read.allocated_at) if verifies else ended_at
+    verifies, times = read.digester is not None, read.times
+    read_until = (read.totals.last_read_at or times.allocated_at) if verifies else verified_at
     phases = {
-        Phase.RESOLVE.value: read.resolved_at - read.began_at,
-        Phase.ALLOCATE.value: read.allocated_at - read.resolved_at,
-        Phase.READ.value: read_until - read.allocated_at,
+        Phase.RESOLVE.value: times.resolved_at - times.began_at,
+        Phase.ALLOCATE.value: times.allocated_at - times.resolved_at,
+        Phase.READ.value: read_until - times.allocated_at,
     }
-    return {**phases, Phase.VERIFY.value: ended_at - read_until} if verifies else phases
+    if verifies:
+        phases[Phase.VERIFY.value] = verified_at - read_until
+    if materialized_at is not None:
+        phases[Phase.MATERIALIZE.value] = materialized_at - verified_at
+    return phases
 
 
 def _busy(read: _Read) -> dict[str, float]:

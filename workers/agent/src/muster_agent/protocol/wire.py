@@ -252,6 +252,10 @@ class ReloadParams(_Message, frozen=True, kw_only=True):
     manifest: Manifest | None = None
     backend: str = "auto"
     device: str = "auto"
+    resident: bool = False
+    """Keep every byte in host memory, with the tensors as views; otherwise each block is read over the last."""
+    cold_required: bool = False
+    """Refuse to time a read of bytes that are cached, or of which that is not known."""
     evict: bool = True
     max_bytes_per_second: int | None = None
 

@@ -25,8 +25,8 @@ class BufferRing:
         self.size_bytes = -(-size_bytes // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
         self.total_bytes = count * self.size_bytes
         self._mapping = mmap.mmap(-1, self.total_bytes + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        start = _distance_to_alignment(self._mapping)
-        self.huge_pages, self.prefaulted = _make_resident(self._mapping, start, self.total_bytes)
+        start = distance_to_alignment(self._mapping)
+        self.huge_pages, self.prefaulted = make_resident(self._mapping, start, self.total_bytes)
         self._whole = memoryview(self._mapping)
         self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
         self._views = []
@@ -54,14 +54,15 @@ class BufferRing:
             self._mapping.close()
 
 
-def _distance_to_alignment(mapping: mmap.mmap) -> int:
+def distance_to_alignment(mapping: mmap.mmap) -> int:
+    """Bytes from the mapping's begin to its first 2 MiB boundary."""
     anchor = ctypes.c_char.from_buffer(mapping)
     address = ctypes.addressof(anchor)
     del anchor  # its export would keep the mapping from closing
     return -address % HUGE_PAGE_BYTES
 
 
-def _make_resident(mapping: mmap.mmap, start: int, length_bytes: int) -> tuple[bool, bool]:
+def make_resident(mapping: mmap.mmap, start: int, length_bytes: int) -> tuple[bool, bool]:
     """(huge pages asked for, touched in one call); older kernels get the same residency by writing each page."""
     huge = populated = False
     with contextlib.suppress(OSError, AttributeError):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from muster_agent.reload.arena import Arena
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.open_shards import OpenShards
 from muster_agent.reload.plan import Extent
@@ -102,6 +103,8 @@ class ReadRun:
     phase: str = "read"
     in_place: InPlace | None = None
     """For sources that are `InPlaceSource`; None brings every byte to host memory."""
+    arena: Arena | None = None
+    """Where the bytes stay; None reads each block over the last one of its reader."""
     block_seconds: float = BLOCK_SECONDS
     totals: ReadTotals = field(default_factory=ReadTotals)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -224,6 +227,7 @@ class ReadRun:
         begin, length = extent.offset_bytes, extent.length_bytes
         if self.in_place is not None and isinstance(source, InPlaceSource):
             return self._take_in_place(reader, source, extent, self.in_place)
+        buffer = buffer if self.arena is None else self.arena.place(extent)
         count = self._read(reader, extent, lambda: source.read_into(buffer, begin, length))
         if count is not None:
             self._consume(lambda: self.consumer.landed(extent, buffer[:count], self._check))

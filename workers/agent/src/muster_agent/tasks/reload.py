@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from muster_agent.jobs.chunks import CheckpointNotFound
-from muster_agent.jobs.reload import ShardsNotFound
+from muster_agent.jobs.reload import NotCold
 from muster_agent.jobs.reload import prepare as prepare_reload
+from muster_agent.jobs.selection import ShardsNotFound
 from muster_agent.protocol.wire import ReloadBody, ReloadParams
+from muster_agent.reload.arena import NoRoom
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
 
 
@@ -27,6 +29,10 @@ def prepare(params: ReloadParams, context: TaskContext) -> Run:
             body = prepared.run(context.control)
         except (CheckpointNotFound, ShardsNotFound) as error:
             raise TaskFailed("checkpoint_not_found", str(error)) from error
+        except (NotCold, NoRoom) as error:
+            raise TaskFailed("not_possible_here", str(error)) from error
+        finally:
+            prepared.close()
         started = body.started_unix_seconds + context.clock_offset_seconds()
         return msgspec.structs.replace(body, started_unix_seconds=started)
 

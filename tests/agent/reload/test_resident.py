@@ -1,0 +1,143 @@
+"""Reloads that keep the bytes: the tensors in memory are those on disk, and there must be room for them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from muster_agent.formats.detect import read_checkpoint
+from muster_agent.jobs.reload import NotCold, PreparedReload, prepare
+from muster_agent.jobs.seal import seal
+from muster_agent.protocol.wire import ReloadParams
+from muster_agent.reload import arena
+from muster_agent.reload.arena import Arena, NoRoom, available_bytes
+from muster_agent.reload.plan import Extent
+
+from tests.agent.checkpoint_factory import write_checkpoint
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+
+
+def _prepared(path: Path, **wanted: object) -> PreparedReload:
+    return prepare(ReloadParams(path=str(path), shards=(), resident=True, **wanted))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_checkpoint(tmp_path / "run", 10, world_size=3, rank_bytes=5_000_001)
+
+
+def test_every_tensor_is_a_view_of_the_bytes_that_lie_on_disk(folder: Path) -> None:
+    prepared = _prepared(folder)
+    report = prepared.run().report
+    shard_map = read_checkpoint(folder)
+    assert prepared.resident is not None and shard_map.tensors
+    for tensor in shard_map.tensors:
+        with open(folder / tensor.shard, "rb") as file:
+            file.seek(tensor.offset_bytes)
+            expected = file.read(tensor.length_bytes)
+        (view,) = [one for one in prepared.resident.tensors[tensor.name] if one.shard == tensor.shard]
+        assert (bytes(view.data), view.dtype, view.shape) == (expected, tensor.dtype, tensor.shape)
+    assert report.evidence["resident_bytes"] == sum(shard.size_bytes or 0 for shard in shard_map.shards)
+    prepared.close()
+
+
+def test_materializing_is_a_phase_of_its_own_and_all_of_them_add_up(folder: Path) -> None:
+    assert seal(str(folder)).manifest is not None
+    prepared = _prepared(folder)
+    report = prepared.run().report
+    prepared.close()
+    assert list(report.phases) == ["resolve", "allocate", "read", "verify", "materialize"]
+    assert sum(report.phases.values()) == pytest.approx(report.seconds, rel=0.01)
+    assert report.verified is True
+    assert report.peak_rss_bytes >= report.evidence["resident_bytes"] * 0.9
+
+
+def test_tensors_inside_the_records_of_dcp_files_are_views_too() -> None:
+    sample = DATA / "dcp" / "w2" / "step-10"
+    prepared = _prepared(sample, evict=False)
+    prepared.run()
+    shard_map = read_checkpoint(sample)
+    assert prepared.resident is not None
+    floats = [one for one in shard_map.tensors if one.dtype == "float32" and one.length_bytes == 4 * _count(one.shape)]
+    assert floats
+    for tensor in floats:
+        data = (sample / tensor.shard).read_bytes()[tensor.offset_bytes :][: tensor.length_bytes]
+        (view,) = [one for one in prepared.resident.tensors[tensor.name] if bytes(one.data) == data][:1]
+        assert len(struct.unpack(f"<{_count(view.shape)}f", view.data)) == _count(view.shape)
+    prepared.close()
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def test_the_tensors_of_a_shard_that_could_not_be_read_are_left_out(folder: Path) -> None:
+    prepared = _prepared(folder)
+    gone = sorted(folder.glob("*.safetensors"))[1]
+    gone.unlink()
+    report = prepared.run().report
+    assert prepared.resident is not None
+    assert {view.shard for views in prepared.resident.tensors.values() for view in views}.isdisjoint({gone.name})
+    assert [found.code for found in report.findings] == ["shard_missing"]
+    prepared.close()
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arena, "available_bytes", lambda: 300 << 20)
+    monkeypatch.setattr(arena, "_SPARE_BYTES", 299 << 20)
+    with pytest.raises(NoRoom, match=r"0\.0 GiB are available here"):
+        _prepared(folder).run()
+
+
+def test_this_machine_says_how_much_memory_is_left() -> None:
+    known = available_bytes()
+    assert known is not None and known > 1 << 20
+
+
+def test_each_shard_begins_where_a_direct_read_may_end_up() -> None:
+    made = Arena([1, 4096, 0, 5000])
+    places = [made.place(Extent(number, 0, size)) for number, size in ((0, 1), (1, 4096), (3, 5000))]
+    assert [len(place) for place in places] == [4096, 4096, 8192]
+    places[0][:] = b"a" * 4096
+    places[1][:] = b"b" * 4096
+    assert (bytes(made.shard(0)), bytes(made.shard(1)), bytes(made.shard(2))) == (b"a", b"b" * 4096, b"")
+    del places
+    gc.collect()
+    made.close()
+
+
+def test_a_read_that_must_be_cold_is_refused_where_bytes_are_cached_or_nobody_knows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for shard in folder.iterdir():
+        shard.read_bytes()
+    prepared = prepare(ReloadParams(path=str(folder), shards=(), evict=False, cold_required=True))
+    with pytest.raises(NotCold, match="would not be a cold read"):
+        prepared.run()
+    monkeypatch.setattr("muster_agent.jobs.reload.cached_ratio", lambda _paths: None)
+    with pytest.raises(NotCold):
+        prepared.run()
+    monkeypatch.setattr("muster_agent.jobs.reload.cached_ratio", lambda _paths: 0.0)
+    assert prepared.run().report.cache_state == "cold"
+
+
+def test_the_memory_comes_back_when_nobody_holds_a_view(folder: Path) -> None:
+    prepared = _prepared(folder)
+    prepared.run()
+    prepared.close()
+    with open("/proc/self/maps", encoding="ascii") as maps:
+        sizes = [_size(line) for line in maps if "/" not in line]
+    assert prepared._kept is not None and (prepared._kept.total_bytes + arena.HUGE_PAGE_BYTES) not in sizes
+    assert os.path.exists(folder)
+
+
+def _size(line: str) -> int:
+    begin, _, end = line.split()[0].partition("-")
+    return int(end, 16) - int(begin, 16)

@@ -1,0 +1,66 @@
+"""Which shards of a checkpoint a reload reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from muster_agent.formats.base import Finding, Severity, TensorRange
+from muster_agent.formats.detect import read_checkpoint
+from muster_agent.jobs.chunks import stat_all
+from muster_agent.manifest.model import Manifest
+
+
+class ShardsNotFound(Exception):
+    """None of the shards or ranks that were asked for belong to the checkpoint; the message names what there is."""
+
+
+class Selection(NamedTuple):
+    """Relative paths, the damage that the metadata shows in them, and (where asked for) the tensors in them."""
+
+    shards: list[str]
+    damage: tuple[Finding, ...] = ()
+    tensors: tuple[TensorRange, ...] = ()
+
+
+def select(path: str, shards: Sequence[str], ranks: Sequence[int], *, with_tensors: bool = False) -> Selection:
+    """The named shards as they are named (a restart does not read other ranks' files to find its own); otherwise what
+    the checkpoint's metadata says belongs to it, or to the given ranks. Raises ShardsNotFound."""
+    if shards and not with_tensors:
+        return Selection(list(dict.fromkeys(shards)))
+    shard_map = read_checkpoint(path)
+    damage = tuple(found for found in shard_map.findings if found.severity == Severity.DAMAGE)
+    if shards:
+        chosen = list(dict.fromkeys(shards))
+    elif ranks:
+        chosen = [shard.path for shard in shard_map.shards if shard.rank in ranks]
+        if not chosen:
+            known = sorted({shard.rank for shard in shard_map.shards if shard.rank is not None})
+            told = f"it has ranks {known[0]} to {known[-1]}" if known else "its format does not name ranks"
+            raise ShardsNotFound(f"no shard of {path} belongs to rank {', '.join(map(str, ranks))}: {told}")
+    elif not shard_map.shards:
+        told = damage[0].detail if damage else f"its status is {shard_map.status.value}"
+        raise ShardsNotFound(f"nothing at {path} can be read as a checkpoint: {told}")
+    else:
+        return Selection([shard.path for shard in shard_map.shards], damage, shard_map.tensors)
+    taken = set(chosen)
+    tensors = tuple(tensor for tensor in shard_map.tensors if tensor.shard in taken)
+    return Selection(chosen, tuple(found for found in damage if found.path in taken), tensors)
+
+
+def require_shards(path: str, wanted: Sequence[str], manifest: Manifest | None) -> None:
+    """Raises ShardsNotFound where a shard that was asked for by name is neither there, nor sealed, nor promised by the
+    checkpoint's metadata: it is a slip of the pen, not a loss. A person's request is checked so; an agent's names come
+    from an inventory, and for them a file that is gone is damage."""
+    sealed = {shard.path for shard in manifest.shards} if manifest else set()
+    gone = [one.path for one in stat_all(path, wanted) if one.size_bytes is None and one.path not in sealed]
+    if not gone:
+        return
+    known = [shard.path for shard in read_checkpoint(path).shards]
+    unknown = [name for name in gone if name not in known]
+    if unknown:
+        shown = ", ".join(known[:_SHOWN_SHARDS]) + (", ..." if len(known) > _SHOWN_SHARDS else "")
+        raise ShardsNotFound(f"{path} has no shard {unknown[0]!r}; it has {shown or 'none'}")
+
+
+_SHOWN_SHARDS = 4
