@@ -150,3 +150,23 @@ def test_a_cold_read_that_cannot_be_had_is_an_error_with_the_way_out(tmp_path: P
     done = CliRunner().invoke(main, ["reload", str(folder), "--no-evict", "--cold-required"])
     assert done.exit_code == 1
     assert "would not be a cold read" in done.stderr and "--no-evict" in done.stderr
+
+
+def test_ranks_of_another_world_read_even_shares_of_one_large_file(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "run", 10, world_size=1, rank_bytes=20_000_000)
+    assert seal(str(folder)).manifest is not None
+    reports = []
+    for rank in range(3):
+        done = CliRunner().invoke(main, ["reload", str(folder), "--rank", str(rank), "--world", "3", "--json"])
+        reports.append(json.loads(done.stdout))
+    size = sum(path.stat().st_size for path in folder.iterdir() if not path.name.startswith("."))
+    assert sum(report["bytes"] for report in reports) == size
+    assert {report["verified"] for report in reports} == {True}
+    assert max(report["bytes"] for report in reports) - size / 3 <= 4 << 20
+
+
+@pytest.mark.parametrize("ranks", [[], ["--rank", "3"], ["--rank", "0", "--rank", "1"]])
+def test_a_share_needs_one_rank_of_that_world(tmp_path: Path, ranks: list[str]) -> None:
+    folder = write_checkpoint(tmp_path / "run", 10, world_size=1, rank_bytes=1000)
+    done = CliRunner().invoke(main, ["reload", str(folder), "--world", "3", *ranks])
+    assert done.exit_code == 2 and "one --rank from 0 to 2" in done.stderr

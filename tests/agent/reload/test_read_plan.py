@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from muster_agent.reload.plan import OPEN_SHARDS, Extent, plan_reads, whole_shards
+from muster_agent.reload.plan import OPEN_SHARDS, Extent, plan_reads, share_of, whole_shards
 
 
 @given(st.lists(st.integers(0, 500), max_size=40), st.integers(1, 400))
@@ -40,3 +41,18 @@ def test_scattered_chunks_stay_separate_reads() -> None:
 
 def test_nothing_to_read_is_an_empty_plan() -> None:
     assert plan_reads(whole_shards([0, 0])) == []
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 64])
+def test_the_shares_of_all_readers_are_even_and_cover_each_byte_once(parts: int) -> None:
+    sizes = [10_000, 0, 1, 4096, 250_003]
+    whole = whole_shards(sizes)
+    shares = [share_of(whole, part, parts, 4096) for part in range(parts)]
+    covered = sorted(extent for share in shares for extent in share)
+    for shard, size in enumerate(sizes):
+        own = [extent for extent in covered if extent.shard == shard]
+        assert sum(extent.length_bytes for extent in own) == size
+        assert [extent.offset_bytes for extent in own[1:]] == [e.offset_bytes + e.length_bytes for e in own[:-1]]
+    assert all(extent.offset_bytes % 4096 == 0 for extent in covered)
+    lengths = [sum(extent.length_bytes for extent in share) for share in shares]
+    assert max(lengths) - sum(sizes) / parts <= 4096

@@ -46,7 +46,14 @@ class Rate(click.ParamType[int]):
 @click.command()
 @click.argument("path")
 @click.option("--shards", multiple=True, metavar="NAME", help="Read only this shard; may be repeated.")
-@click.option("--rank", "ranks", type=int, multiple=True, help="Read only this rank's shards; may be repeated.")
+@click.option(
+    "--rank",
+    "ranks",
+    type=int,
+    multiple=True,
+    help="Only the shards of this rank that saved; may be repeated.",
+)
+@click.option("--world", type=click.IntRange(min=1), help="With one --rank: its even share of all bytes instead.")
 @click.option("--backend", type=click.Choice(REQUESTABLE), default="auto", show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, or cuda:N.")
 @click.option("--no-evict", is_flag=True, help="Leave the page cache as it is instead of dropping these files from it.")
@@ -59,6 +66,7 @@ def reload(
     path: str,
     shards: tuple[str, ...],
     ranks: tuple[int, ...],
+    world: int | None,
     max_rate: int | None,
     no_evict: bool,
     no_write: bool,
@@ -73,11 +81,13 @@ def reload(
     """
     if shards and ranks:
         raise click.UsageError("--shards and --rank exclude each other")
+    share = _share(ranks, world)
     require_one_checkpoint(path)
     params = ReloadParams(
         path=path,
         shards=shards,
-        ranks=ranks,
+        ranks=() if share else ranks,
+        share=share,
         evict=not no_evict,
         max_bytes_per_second=max_rate,
         **engine,
@@ -100,6 +110,14 @@ def reload(
         click.echo(render(report, path))
     say_findings(report.findings)
     _exit_for(report, path)
+
+
+def _share(ranks: tuple[int, ...], world: int | None) -> tuple[int, int] | None:
+    if world is None:
+        return None
+    if len(ranks) != 1 or not 0 <= ranks[0] < world:
+        raise click.UsageError(f"--world {world} needs one --rank from 0 to {world - 1}")
+    return ranks[0], world
 
 
 def _run(prepared: PreparedReload, bar: ProgressBar, *, write: bool) -> ReloadReport:

@@ -47,7 +47,7 @@ from muster_agent.reload import backends
 from muster_agent.reload.arena import Arena
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.gds import GdsSession, GdsUnavailable
-from muster_agent.reload.plan import Extent, plan_reads
+from muster_agent.reload.plan import Extent, plan_reads, share_of
 from muster_agent.reload.reader import READERS, InPlace, ReadRun
 from muster_agent.reload.resident import Resident
 from muster_agent.reload.totals import ReadTotals
@@ -160,6 +160,8 @@ class PreparedReload:
         selection = select(self.path, self.params.shards, self.params.ranks, with_tensors=self.params.resident)
         shards = stat_all(self.path, selection.shards)
         extents = extents_of(shards, self.manifest)
+        if self.params.share is not None:
+            extents = share_of(extents, *self.params.share, self._chunk_bytes)
         plan = plan_reads(extents, block_bytes)
         session, choice = self._open_gds(choice, cleanup)
         resolved_at = time.monotonic()

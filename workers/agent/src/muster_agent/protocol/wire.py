@@ -254,6 +254,8 @@ class ReloadParams(_Message, frozen=True, kw_only=True):
     device: str = "auto"
     resident: bool = False
     """Keep every byte in host memory, with the tensors as views; otherwise each block is read over the last."""
+    share: tuple[int, int] | None = None
+    """(part, parts): of all these bytes, only this reader's even share; None reads everything."""
     cold_required: bool = False
     """Refuse to time a read of bytes that are cached, or of which that is not known."""
     evict: bool = True

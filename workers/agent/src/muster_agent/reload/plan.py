@@ -25,6 +25,26 @@ def whole_shards(sizes_bytes: Sequence[int]) -> list[Extent]:
     return [Extent(shard, 0, size) for shard, size in enumerate(sizes_bytes) if size > 0]
 
 
+def share_of(extents: Iterable[Extent], part: int, parts: int, unit_bytes: int) -> list[Extent]:
+    """What reader number `part` of `parts` reads, so that all read about as much and together everything, each byte
+    once. Shards are cut at multiples of `unit_bytes`, which keeps chunks whole."""
+    listed = list(extents)
+    total = _total(listed)
+    first, last = total * part // parts, total * (part + 1) // parts
+    taken, before = [], 0
+    for extent in listed:
+        begin, end = (_up(min(max(cut - before, 0), extent.length_bytes), extent, unit_bytes) for cut in (first, last))
+        if end > begin:
+            taken.append(Extent(extent.shard, extent.offset_bytes + begin, end - begin))
+        before += extent.length_bytes
+    return taken
+
+
+def _up(place: int, extent: Extent, unit_bytes: int) -> int:
+    """The next cut at or after a place in the extent."""
+    return min(-(-place // unit_bytes) * unit_bytes, extent.length_bytes)
+
+
 def plan_reads(extents: Iterable[Extent], block_bytes: int = BLOCK_BYTES) -> list[Extent]:
     """Cut extents into blocks and order them: longest shard first, always from the shard with the most left, so that
     all shards end together; ascending within one shard. At most `OPEN_SHARDS` shards are under way at once."""
