@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from muster_agent.formats import node_local
 from muster_agent.formats.base import Finding, Role, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.dcp_metadata import (
@@ -98,8 +99,17 @@ def _plan(draft: Draft, folder: Folder) -> Plan | None:
     if TEMPORARY_NAME in folder.files:
         draft.findings.append(_temporary(TEMPORARY_NAME, committed=False))
         return _parse(draft, folder, TEMPORARY_NAME)
-    detail = "there are data files, but no .metadata: it is written last, so the save did not end"
-    draft.findings.append(finding("metadata_missing", path=folder.path, detail=detail))
+    detail = "there is no .metadata: it is written last, so the save did not end"
+    here = {rank for rank in map(_rank, folder.files) if rank is not None}
+    elsewhere = bool(here) and 0 not in here
+    draft.findings.append(
+        finding(
+            "metadata_missing",
+            path=folder.path,
+            detail=f"{detail}{node_local.said(here) if elsewhere else ''}",
+            cure=node_local.CURE if elsewhere else None,
+        )
+    )
     return None
 
 
@@ -192,13 +202,15 @@ def _check_files(draft: Draft, folder: Folder, plan: Plan) -> None:
     for (name, _), record in plan.stored.items():
         roles[record.file].add(role_of(name))
     newer = _newer_than_metadata(folder, by_file)
-    for name in sorted(by_file):
+    for name in by_file:
         reach(folder, name)
+    hint, cure = _elsewhere(folder, by_file)
+    for name in sorted(by_file):
         records = sorted(set(by_file[name]))
         promised = max(record.offset + record.length for record in records)
         if name not in folder.files:
-            detail = f"the metadata places {len(records)} records in {name}, which is not there"
-            add_absent(draft, folder, name, detail, rank=_rank(name), promised=promised)
+            detail = f"the metadata places {len(records)} records in {name}, which is not there{hint}"
+            add_absent(draft, folder, name, detail, rank=_rank(name), promised=promised, cure=cure)
             continue
         seen = folder.files[name]
         role = first_role(roles[name], default=Role.MODEL)
@@ -206,6 +218,14 @@ def _check_files(draft: Draft, folder: Folder, plan: Plan) -> None:
         draft.shards.append(msgspec.structs.replace(entry, promised_bytes=promised))
         draft.findings.extend(_size_findings(name, seen.size_bytes, promised, newer))
         draft.findings.extend(_tiling_findings(name, records))
+
+
+def _elsewhere(folder: Folder, names: Iterable[str]) -> tuple[str, str | None]:
+    """What to add to the findings of missing files where they seem to lie on the disks of other nodes."""
+    ranks = {name: rank for name in names if (rank := _rank(name)) is not None}
+    here = {rank for name, rank in ranks.items() if name in folder.files}
+    lost = {rank for name, rank in ranks.items() if name not in folder.files}
+    return (node_local.said(here), node_local.CURE) if node_local.looks_node_local(here, lost) else ("", None)
 
 
 def _newer_than_metadata(folder: Folder, names: Iterable[str]) -> bool:

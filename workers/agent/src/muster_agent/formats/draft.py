@@ -83,14 +83,17 @@ _ROLE_WORDS: dict[str, Role] = {
 
 
 def role_of(tensor: str) -> Role:
-    """The role of a tensor by the first part of its name: `optimizer.exp_avg.w` is optimizer state; else model."""
+    """The role of a tensor by the first part of its name: `optimizer.exp_avg.w` is optimizer state; else model.
+    Megatron numbers the parts of a composed optimizer in front of that (`chained_0.optimizer.exp_avg.w`)."""
     head = tensor.split(".", 1)[0].split("/", 1)[0]
+    if head.startswith("chained_"):
+        head = tensor.partition(".")[2].split(".", 1)[0]
     return _ROLE_WORDS.get(head.lower(), Role.MODEL)
 
 
 def roles_of(names: Iterable[str]) -> set[Role]:
     """The roles of many tensors; as role_of, at the cost of one look-up per distinct first part."""
-    return {role_of(head) for head in {name.split(".", 1)[0] for name in names}}
+    return {role_of(name) for name in {name.split(".", 1)[0]: name for name in names}.values()}
 
 
 _ORDER = list(Role)

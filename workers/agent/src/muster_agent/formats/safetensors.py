@@ -105,9 +105,16 @@ def read_json(folder: Folder, name: str, limit_bytes: int = MAX_INDEX_BYTES) -> 
 
 
 def add_absent(
-    draft: Draft, folder: Folder, name: str, detail: str, *, rank: int | None = None, promised: int | None = None
+    draft: Draft,
+    folder: Folder,
+    name: str,
+    detail: str,
+    *,
+    rank: int | None = None,
+    promised: int | None = None,
+    cure: str | None = None,
 ) -> None:
     """A promised file that is not among the folder's readable files: missing, unless it could not be looked at."""
     draft.shards.append(ShardEntry(path=name, size_bytes=None, promised_bytes=promised, rank=rank, role=Role.MODEL))
     if name not in folder.blocked and folder.listed:
-        draft.findings.append(finding("shard_missing", path=name, detail=detail))
+        draft.findings.append(finding("shard_missing", path=name, detail=detail, cure=cure))
