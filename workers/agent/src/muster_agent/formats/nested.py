@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from muster_agent.formats.base import Severity
+from muster_agent.formats.base import Role, Severity, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft, nest
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.names import is_temporary
+
+MAX_DEPTH = 4
+"""Levels of folders that are listed without being understood."""
 
 
 def read_nested(
@@ -23,6 +26,20 @@ def read_nested(
     take_folder_findings(inner, inside)
     nest(draft, inner, name)
     return inner
+
+
+def list_nested(draft: Draft, folder: Folder, name: str, *, depth: int = MAX_DEPTH) -> None:
+    """Take the files under the sub-folder `name` into `draft` as they lie: part of the checkpoint, not inspected."""
+    inside = folder.sub(name)
+    for file, seen in sorted(inside.files.items()):
+        if not is_temporary(file):
+            entry = ShardEntry(path=f"{name}/{file}", size_bytes=seen.size_bytes, mtime_ns=seen.mtime_ns, role=Role.OTHER)
+            draft.shards.append(entry)
+    deeper = Draft(draft.format)
+    for one in inside.folders if depth > 0 else ():
+        if one not in inside.links:
+            list_nested(deeper, inside, one, depth=depth - 1)
+    nest(draft, deeper, name)
 
 
 def take_folder_findings(draft: Draft, folder: Folder) -> None:

@@ -43,8 +43,9 @@ def part_of(name: str) -> Part | None:
     return Part(match.group(1), index, shape)
 
 
-def group_findings(names: Iterable[str], path: str) -> list[Finding]:
-    """One finding for each object of which some parts are named and others are not. `path` is where names are from."""
+def group_findings(names: Iterable[str], path: str | None = None) -> list[Finding]:
+    """One finding for each object of which some parts are named and others are not. `path` is where the names are from;
+    where it is None each part is a file of its own, and the first missing one's is named."""
     groups: dict[tuple[str, Index], set[Index]] = defaultdict(set)
     for part in filter(None, map(part_of, names)):
         groups[part.key, part.shape].add(part.index)
@@ -52,12 +53,12 @@ def group_findings(names: Iterable[str], path: str) -> list[Finding]:
     return [_finding(key, shape, have, path) for _, (key, shape, have) in zip(range(_MAX_LISTED), lost, strict=False)]
 
 
-def _finding(key: str, shape: Index, have: set[Index], path: str) -> Finding:
+def _finding(key: str, shape: Index, have: set[Index], path: str | None) -> Finding:
     count = math.prod(shape)
     absent = [_name(index, shape) for _, index in zip(range(_MAX_NAMED), _absent(shape, have), strict=False)]
     more = f" and {count - len(have) - len(absent)} more" if count - len(have) > len(absent) else ""
     detail = f"{len(have)} of {count} parts of the object {key!r} were saved; {', '.join(absent)}{more} are missing"
-    return finding("shard_missing", path=path, detail=detail, cure=_CURE, tensor=key)
+    return finding("shard_missing", path=path or f"{absent[0]}.pt", detail=detail, cure=_CURE, tensor=key)
 
 
 def _name(index: Index, shape: Index) -> str:

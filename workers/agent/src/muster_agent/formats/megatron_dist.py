@@ -1,0 +1,191 @@
+"""Megatron-Core's distributed checkpoints (`torch_dist`, and `torch_dcp` or `fsdp_dtensor`): PyTorch DCP with Megatron's rules.
+
+`metadata.json` is written after DCP's own `.metadata` and is the commit marker; the layouts of plain DCP have none. The
+state that all ranks share lies in `common.pt`, or in newer versions as an object among the others.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from muster_agent.formats import dcp
+from muster_agent.formats.base import Finding, Role, Severity, ShardEntry
+from muster_agent.formats.codes import finding
+from muster_agent.formats.dcp_metadata import Plan
+from muster_agent.formats.draft import Draft
+from muster_agent.formats.folder import Folder, reach
+from muster_agent.formats.megatron_common import (
+    COMMON_NAME,
+    INTEGRITY_NAME,
+    MARKER_NAME,
+    folder_name,
+    is_iteration_name,
+    take_configuration,
+    take_state,
+    take_train_state,
+    take_unfinished,
+)
+from muster_agent.formats.megatron_loader import take_loader_files
+from muster_agent.formats.names import unsafe_reason
+from muster_agent.formats.nested import list_nested, read_nested
+from muster_agent.formats.pickle_machine import PickleRefused
+from muster_agent.formats.safetensors import metadata_entry, read_json
+from muster_agent.formats.sharded_objects import group_findings, part_of
+from muster_agent.formats.torch_archive import add_torch_shard
+from muster_agent.formats.torch_pickle import read_torch_pickle
+from muster_agent.formats.zip_directory import ZipRefused, payload_begin, read_archive
+
+FORMAT = "megatron_dist"
+_BACKENDS = frozenset({"torch_dist", "fsdp_dtensor", "torch_dcp"})
+_MAX_MARKER_BYTES = 64 * 1024
+_MAX_INTEGRITY_BYTES = 64 * 1024 * 1024
+_MAX_COMMON_BYTES = 64 * 1024 * 1024
+_COMMON_KEY = "common_state"
+_MODELOPT = "modelopt_state"
+_MAX_LISTED = 100
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
+
+
+def claims(folder: Folder) -> bool:
+    names = folder.files.keys() | folder.blocked
+    if MARKER_NAME in folder.files and backend_of(folder) in _BACKENDS:
+        return True
+    return COMMON_NAME in names or (is_iteration_name(folder_name(folder)) and dcp.claims(folder))
+
+
+def backend_of(folder: Folder) -> str | None:
+    """The backend that a readable `metadata.json` names; None for a file of that name that is not Megatron's."""
+    document, _ = read_json(folder, MARKER_NAME, _MAX_MARKER_BYTES)
+    backend = document.get("sharded_backend") if isinstance(document, dict) else None
+    return backend if isinstance(backend, str) else None
+
+
+def read(folder: Folder, with_tensors: bool) -> Draft:
+    """Judge the folder of one iteration, with the parts that lie in folders of their own."""
+    draft = _read_part(folder, with_tensors)
+    take_unfinished(draft, folder)
+    take_train_state(draft, folder)
+    take_configuration(draft, folder)
+    take_loader_files(draft, folder)
+    for name in folder.folders:
+        if name == _MODELOPT:
+            inner = read_nested(draft, folder, name, _read_part, with_tensors=with_tensors)
+            draft.committed = draft.committed and inner.committed
+        elif not name.startswith("mp_rank_"):
+            list_nested(draft, folder, name)
+    draft.shards = list({shard.path: shard for shard in draft.shards}.values())
+    return draft
+
+
+def _read_part(folder: Folder, with_tensors: bool) -> Draft:
+    draft, plan = dcp.read_with_plan(folder, with_tensors)
+    draft.format = FORMAT
+    has_rule = COMMON_NAME in folder.files or (plan is not None and _is_torch_dist(plan))
+    take_marker(draft, folder, is_needed=has_rule)
+    if plan is not None:
+        draft.findings.extend(group_findings(plan.objects, dcp.COMMIT_NAME))
+    take_state(draft, folder, _common(draft, folder, plan))
+    _take_integrity(draft, folder)
+    return draft
+
+
+def _is_torch_dist(plan: Plan) -> bool:
+    """Whether Megatron's own strategy saved it, as its plans and its objects in parts tell."""
+    return plan.writers is not None or any(part_of(name) for name in plan.objects)
+
+
+# -- the marker --------------------------------------------------------------------------------------------------------
+def take_marker(draft: Draft, folder: Folder, *, is_needed: bool) -> None:
+    if MARKER_NAME in folder.blocked:
+        return
+    if MARKER_NAME not in folder.files:
+        draft.committed = False if is_needed else draft.committed
+        return
+    draft.shards.append(metadata_entry(MARKER_NAME, folder.files[MARKER_NAME]))
+    document, problem = read_json(folder, MARKER_NAME, _MAX_MARKER_BYTES)
+    if problem is None and not (isinstance(document, dict) and isinstance(document.get("sharded_backend"), str)):
+        detail = f"{MARKER_NAME} does not name a backend, as Megatron's does"
+        problem = finding("metadata_unreadable", path=MARKER_NAME, detail=detail)
+    if problem is not None:
+        draft.committed = False
+        draft.findings.append(problem)
+
+
+# -- the common state --------------------------------------------------------------------------------------------------
+def _common(draft: Draft, folder: Folder, plan: Plan | None) -> Any:
+    """The state that all ranks share: from its file, from the object of newer versions, or from plain DCP's objects."""
+    if COMMON_NAME in folder.files:
+        loaded = add_torch_shard(draft, folder, COMMON_NAME, role=Role.SCHEDULER, values=True)
+        return loaded.value if loaded else None
+    if plan is None or COMMON_NAME in folder.blocked:
+        return None
+    inside = next((name for name in plan.objects if name.split("/", 1)[0] == _COMMON_KEY), None)
+    if inside is not None:
+        return _object(folder, plan, inside)
+    if _is_torch_dist(plan):
+        draft.shards.append(ShardEntry(path=COMMON_NAME, size_bytes=None, role=Role.SCHEDULER))
+        detail = f"{COMMON_NAME}, the state that all ranks share, is not there"
+        draft.findings.append(finding("shard_missing", path=COMMON_NAME, detail=detail))
+        return None
+    return {name: _object(folder, plan, name) for name in ("args", "iteration") if name in plan.objects}
+
+
+def _object(folder: Folder, plan: Plan, name: str) -> Any:
+    """The value of a pickled object among the records; None where it cannot be read."""
+    record = plan.stored.get((name, None))
+    if record is None or record.file not in folder.files or not 0 < record.length <= _MAX_COMMON_BYTES:
+        return None
+    try:
+        with folder.open(record.file) as opened:
+            archive = read_archive(opened, record.offset, record.offset + record.length)
+            members = archive.members if archive else ()
+            member = next((one for one in members if one.name.endswith("/data.pkl") and one.stored), None)
+            begin = payload_begin(opened, member) if member else None
+            if member is None or begin is None:
+                return None
+            return read_torch_pickle(opened.pread(member.size_bytes, begin)).value
+    except (OSError, ZipRefused, PickleRefused):
+        return None
+
+
+# -- recorded sums -----------------------------------------------------------------------------------------------------
+def _take_integrity(draft: Draft, folder: Folder) -> None:
+    """`integrity.json` lists files with their SHA-256. Here the list is held against the folder; sealing and verifying
+    compute the sums."""
+    if INTEGRITY_NAME not in folder.files:
+        return
+    draft.shards.append(metadata_entry(INTEGRITY_NAME, folder.files[INTEGRITY_NAME]))
+    sums, problem = read_integrity(folder)
+    if problem is not None:
+        draft.findings.append(problem)
+    known = {shard.path for shard in draft.shards} | folder.blocked
+    for name in sums:
+        reach(folder, name)
+    lost = sorted(name for name in sums if name not in folder.files and name not in known)
+    for name in lost[:_MAX_LISTED]:
+        detail = f"{INTEGRITY_NAME} lists {len(lost)} files that are not there, {name} is one"
+        draft.findings.append(finding("shard_missing", path=name, detail=detail))
+
+
+def read_integrity(folder: Folder) -> tuple[dict[str, str], Finding | None]:
+    """SHA-256 in hexadecimal digits by file name; empty, with a finding, where the list cannot be understood."""
+    document, problem = read_json(folder, INTEGRITY_NAME, _MAX_INTEGRITY_BYTES)
+    if problem is not None:
+        return {}, problem
+    files = document.get("files") if isinstance(document, dict) else None
+    if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
+        detail = f"{INTEGRITY_NAME} does not list files with their sums"
+        return {}, finding("metadata_unreadable", path=INTEGRITY_NAME, detail=detail)
+    if document.get("algorithm") != "sha256":
+        detail = f"{INTEGRITY_NAME} uses {str(document.get('algorithm'))[:40]!r}, which this version does not compute"
+        return {}, finding("metadata_unreadable", path=INTEGRITY_NAME, detail=detail, severity=Severity.NOTE)
+    for name, digest in files.items():
+        reason = unsafe_reason(name)
+        if reason:
+            detail = f"the file name {ascii(name[:200])} {reason}"
+            return {}, finding("path_unsafe", path=INTEGRITY_NAME, detail=detail)
+        if not _SHA256.fullmatch(digest):
+            detail = f"the sum of {name[:200]!r} in {INTEGRITY_NAME} is not a SHA-256"
+            return {}, finding("metadata_unreadable", path=INTEGRITY_NAME, detail=detail)
+    return files, None
