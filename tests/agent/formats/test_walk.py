@@ -185,5 +185,5 @@ def test_a_final_model_beside_the_steps_hides_none_of_them(run: Path) -> None:
 def test_a_plain_metadata_json_does_not_make_a_folder_megatrons(run: Path) -> None:
     (run / "step-00000030" / "metadata.json").write_text('{"owner": "me"}')
     assert take(run).checkpoints[0].status is Status.COMPLETE
-    (run / "step-00000030" / "metadata.json").write_text('{"sharded_backend": "torch_dist"}')
+    (run / "step-00000030" / "metadata.json").write_text('{"sharded_backend": "of_tomorrow"}')
     assert take(run).checkpoints[0].status is Status.UNKNOWN

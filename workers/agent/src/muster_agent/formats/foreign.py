@@ -11,7 +11,6 @@ from muster_agent.formats.safetensors import read_json
 
 UNKNOWN_FORMAT = "unknown"
 _KNOWN_BY_FILE = {
-    "common.pt": "a Megatron distributed checkpoint",
     "meta.pt": "a sharded Lightning checkpoint",
     "_CHECKPOINT_METADATA": "an Orbax checkpoint",
     "_METADATA": "an Orbax checkpoint",

@@ -23,8 +23,8 @@ _CONFIG_LINE = re.compile(
     rb"^\s*(tensor_model_parallel_size|pipeline_model_parallel_size|expert_model_parallel_size):\s*(\d{1,6})\s*$", re.M
 )
 _UNFINISHED_CURE = (
-    "While no job is saving: remove the marker if every rank is known to have finished, which makes the checkpoint count "
-    "again; else leave it, and NeMo deletes the checkpoint when it next starts."
+    "While no job is saving: remove the marker if every rank is known to have finished, which makes the checkpoint "
+    "count again; else leave it, and NeMo deletes the checkpoint when it next starts."
 )
 _MAX_DEGREE = 1 << 24
 _MAX_CONFIG_BYTES = 1 << 20
@@ -112,12 +112,12 @@ def take_train_state(draft: Draft, folder: Folder) -> None:
         draft.roles.add(Role.DATALOADER)
 
 
-def step_of(loaded: Loaded, name: str) -> int | None:
-    """An integer at the top of a file, plain or as a tensor of one element."""
-    plain = scalar(loaded.value, name)
+def step_of(loaded: Loaded, *names: str) -> int | None:
+    """The first of the names that is an integer at the top of a file, plain or as a tensor of one element."""
+    plain = scalar(loaded.value, *names)
     if plain is not None:
         return plain
-    place = next((one for one in tensor_ranges(loaded, loaded.name) if one.name == name), None)
+    place = next((one for one in tensor_ranges(loaded, loaded.name) if one.name in names), None)
     if place is None or place.length_bytes > _STEP_BYTES or not place.dtype.startswith("int"):
         return None
     try:
@@ -151,5 +151,7 @@ def take_unfinished(draft: Draft, folder: Folder) -> None:
     for marker, seen in beside.files.items():
         draft.committed = False
         path = os.path.join(beside.path, marker)
-        detail = f"the marker {marker} ({seen.size_bytes} bytes) still lies beside it: a save, or a deletion, did not end"
+        detail = (
+            f"the marker {marker} ({seen.size_bytes} bytes) still lies beside it: a save, or a deletion, did not end"
+        )
         draft.findings.append(finding("temporary_left", path=path, detail=detail, cure=_UNFINISHED_CURE))

@@ -1,4 +1,4 @@
-"""Megatron-Core's distributed checkpoints (`torch_dist`, and `torch_dcp` or `fsdp_dtensor`): PyTorch DCP with Megatron's rules.
+"""Megatron-Core's distributed checkpoints (`torch_dist`, `torch_dcp`, `fsdp_dtensor`): DCP with Megatron's rules.
 
 `metadata.json` is written after DCP's own `.metadata` and is the commit marker; the layouts of plain DCP have none. The
 state that all ranks share lies in `common.pt`, or in newer versions as an object among the others.

@@ -58,7 +58,8 @@ class _Rank(NamedTuple):
 def claims(folder: Folder) -> bool:
     ranks = [name for name in folder.folders if _RANK_NAME.fullmatch(name)]
     return bool(ranks) and (
-        is_iteration_name(folder_name(folder)) or any(not _OWN_NAMES.isdisjoint(folder.sub(name).files) for name in ranks)
+        is_iteration_name(folder_name(folder))
+        or any(not _OWN_NAMES.isdisjoint(folder.sub(name).files) for name in ranks)
     )
 
 
@@ -146,7 +147,7 @@ def _name(place: Place) -> str:
 def _take_ranks(draft: Draft, folder: Folder, ranks: list[_Rank], expected: dict[Place, str]) -> None:
     by_place = {rank.place: rank for rank in ranks}
     numbers = {place: number for number, place in enumerate(sorted(expected, key=lambda place: place[::-1]))}
-    for place in expected.keys() & by_place.keys():
+    for place in filter(by_place.__contains__, expected):
         inner = by_place[place].draft
         inner.shards = [msgspec.structs.replace(shard, rank=numbers[place]) for shard in inner.shards]
         nest(draft, inner, by_place[place].name)
@@ -210,13 +211,15 @@ def _check_agreement(draft: Draft, ranks: list[_Rank], layout: Layout) -> None:
         if step != common[0][0]:
             detail = f"{name} holds step {step}, most ranks step {common[0][0]}: two saves are mixed"
             damage = Severity.DAMAGE
-            draft.findings.append(finding("step_mismatch", path=f"{name}/{_STATE_NAMES[0]}", detail=detail, severity=damage))
+            draft.findings.append(
+                finding("step_mismatch", path=f"{name}/{_STATE_NAMES[0]}", detail=detail, severity=damage)
+            )
     savers = {rank.name: saver for rank in ranks if (saver := _saver(rank.value)) is not None}
     if not layout.tp or len(set(savers.values())) < len(ranks):
         return
     for rank in ranks:
         if savers[rank.name] % layout.tp != rank.place[0]:
-            detail = f"{rank.name} holds what global rank {savers[rank.name]} saved, which is of another tensor-parallel rank"
+            detail = f"{rank.name} holds what rank {savers[rank.name]} saved, which is of another tensor-parallel rank"
             draft.findings.append(finding("world_size_mismatch", path=f"{rank.name}/{_STATE_NAMES[0]}", detail=detail))
 
 

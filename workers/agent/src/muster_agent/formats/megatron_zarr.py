@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from muster_agent.formats.base import Role
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft, role_of
@@ -91,12 +93,13 @@ def _take_undescribed(draft: Draft, folder: Folder, name: str) -> None:
 
 def _read_object(folder: Folder, with_tensors: bool, key: str) -> Draft:
     """An object that every rank saved a part of, each in a file of its own."""
-    draft = Draft(FORMAT, roles={role_of(key)})
+    role, replace = role_of(key), msgspec.structs.replace
+    draft = Draft(FORMAT, roles={role})
     names = sorted(filter(_PART_FILE.fullmatch, folder.files))
     for name in names:
-        loaded = add_torch_shard(draft, folder, name, role=role_of(key), values=with_tensors)
-        if with_tensors and loaded:
-            draft.tensors.extend(tensor_ranges(loaded, name))
+        loaded = add_torch_shard(draft, folder, name, role=role, values=with_tensors)
+        ranges = tensor_ranges(loaded, name) if with_tensors and loaded else []
+        draft.tensors.extend(replace(one, name=f"{key}.{one.name}", role=role) for one in ranges)
     known = {*names, *filter(_PART_FILE.fullmatch, folder.blocked)}
     draft.findings.extend(group_findings(f"{key}/{name.removesuffix('.pt')}" for name in known))
     return draft

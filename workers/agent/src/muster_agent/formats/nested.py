@@ -33,7 +33,9 @@ def list_nested(draft: Draft, folder: Folder, name: str, *, depth: int = MAX_DEP
     inside = folder.sub(name)
     for file, seen in sorted(inside.files.items()):
         if not is_temporary(file):
-            entry = ShardEntry(path=f"{name}/{file}", size_bytes=seen.size_bytes, mtime_ns=seen.mtime_ns, role=Role.OTHER)
+            entry = ShardEntry(
+                path=f"{name}/{file}", size_bytes=seen.size_bytes, mtime_ns=seen.mtime_ns, role=Role.OTHER
+            )
             draft.shards.append(entry)
     deeper = Draft(draft.format)
     for one in inside.folders if depth > 0 else ():

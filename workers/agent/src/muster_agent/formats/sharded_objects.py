@@ -25,10 +25,10 @@ Index = tuple[int, ...]
 
 
 class Part(NamedTuple):
-    """Part `index` of the object `key`, whose parts form a grid of `shape`."""
+    """The part of the object `key` that lies at `place` of a grid of `shape`."""
 
     key: str
-    index: Index
+    place: Index
     shape: Index
 
 
@@ -37,10 +37,10 @@ def part_of(name: str) -> Part | None:
     match = _PART.fullmatch(name)
     if match is None:
         return None
-    index, shape = (tuple(map(int, text.split("."))) for text in match.groups()[1:])
-    if len(index) != len(shape) or any(place >= size for place, size in zip(index, shape, strict=True)):
+    place, shape = (tuple(map(int, text.split("."))) for text in match.groups()[1:])
+    if len(place) != len(shape) or any(one >= size for one, size in zip(place, shape, strict=True)):
         return None
-    return Part(match.group(1), index, shape)
+    return Part(match.group(1), place, shape)
 
 
 def group_findings(names: Iterable[str], path: str | None = None) -> list[Finding]:
@@ -48,7 +48,7 @@ def group_findings(names: Iterable[str], path: str | None = None) -> list[Findin
     where it is None each part is a file of its own, and the first missing one's is named."""
     groups: dict[tuple[str, Index], set[Index]] = defaultdict(set)
     for part in filter(None, map(part_of, names)):
-        groups[part.key, part.shape].add(part.index)
+        groups[part.key, part.shape].add(part.place)
     lost = ((key, shape, have) for (key, shape), have in sorted(groups.items()) if len(have) < math.prod(shape))
     return [_finding(key, shape, have, path) for _, (key, shape, have) in zip(range(_MAX_LISTED), lost, strict=False)]
 
