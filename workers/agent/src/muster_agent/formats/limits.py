@@ -3,8 +3,8 @@ that a file can cost neither this process's memory nor the time of the other che
 
 from __future__ import annotations
 
-PICKLE_BYTES_HERE = 2 * 1024 * 1024
-"""A pickle of this size costs at most about 0.4 s and, where it is made to hurt, 46 bytes of memory a byte: 92 MiB."""
+PICKLE_BYTES_HERE = 1024 * 1024
+"""A pickle of this size that is made to hurt costs about half a second and less than 100 MiB."""
 
 
 class NeedsChild(Exception):

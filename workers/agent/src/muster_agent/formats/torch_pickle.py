@@ -26,6 +26,8 @@ from muster_agent.formats.torch_values import Instance, StorageRef, TensorValue,
 
 MAX_DIMENSIONS = 64
 MAX_NESTED_PICKLES = 2
+MAX_CALLS_INSIDE_CALLS = 8
+MAX_NAME_LETTERS = 1000
 MAX_NAMES = 100
 """Unsafe, and custom, names kept per file; more would say the same."""
 _COMPUTED = "something that the file computes"
@@ -76,11 +78,12 @@ def _read(data: bytes, offset: int, depth: int) -> tuple[TorchPickle, int]:
 
 
 class _TorchMachine(Machine):
-    __slots__ = ("custom", "depth", "storages", "unsafe", "work_left")
+    __slots__ = ("calling", "custom", "depth", "storages", "unsafe", "work_left")
 
     def __init__(self, data: bytes, position: int, depth: int) -> None:
         super().__init__(data, frozenset(), frozenset(), position)
         self.depth = depth
+        self.calling = 0
         self.storages: dict[str, StorageRef] = {}
         self.unsafe: set[str] = set()
         self.custom: set[str] = set()
@@ -91,6 +94,9 @@ class _TorchMachine(Machine):
     def symbol(self, module: object, name: object) -> Symbol:
         if type(module) is not str or type(name) is not str:
             self._note(self.unsafe, _COMPUTED)
+            return Symbol(_COMPUTED)
+        if len(module) + len(name) > MAX_NAME_LETTERS:
+            self._note(self.unsafe, f"a name of {len(module) + len(name)} letters")
             return Symbol(_COMPUTED)
         full = full_name(module, name)
         if not is_allowed(full):
@@ -120,11 +126,14 @@ class _TorchMachine(Machine):
     def _made(self, name: str, args: object) -> Any:
         values = args if type(args) is tuple else ()
         make = _MAKERS.get(name)
-        if make is not None:
+        if make is not None and self.calling < MAX_CALLS_INSIDE_CALLS:
+            self.calling += 1
             try:
                 return make(self, values)
-            except (IndexError, TypeError, ValueError, AttributeError, LookupError):
+            except (TypeError, ValueError, AttributeError, LookupError):
                 pass
+            finally:
+                self.calling -= 1
         return Instance(name, values)
 
     def create(self, target: object, args: object, named: object = None) -> None:
@@ -142,7 +151,8 @@ class _TorchMachine(Machine):
     def refer(self, reference: object) -> None:
         match reference:
             case ("storage", Symbol() | Record() as kind, str() | int() as key, location, int() as count, *_):
-                self.stack.append(self._storage(kind, str(key), str(location), count))
+                place = location if type(location) is str else "unknown"
+                self.stack.append(self._storage(kind, str(key), place, count))
             case ("module", Symbol() as kind, *_):
                 self.stack.append(kind)
             case _:
@@ -160,7 +170,7 @@ class _TorchMachine(Machine):
     def build(self, target: object, state: Any) -> None:
         """Attributes of plain containers and tensors are let go: nothing of the checkpoint is in them."""
         if isinstance(target, Record):
-            target.state = _attributes(state)
+            target.state = self.attributes(state)
 
     def append(self, target: object, items: list[Any]) -> None:
         if type(target) is Instance:
@@ -176,21 +186,21 @@ class _TorchMachine(Machine):
         if type(target) is dict:
             super().fill(target, pairs)
 
+    def attributes(self, state: Any) -> Any:
+        """An object with slots is pickled as (attributes or None, slots)."""
+        match state:
+            case (None, dict() as slots):
+                return slots
+            case (dict() as attributes, dict() as slots):
+                self.spend(len(attributes) + len(slots))
+                return {**attributes, **slots}
+            case _:
+                return state
+
     def spend(self, count: int) -> None:
         self.work_left -= count
         if self.work_left < 0:
             raise PickleRefused("it copies shared values again and again", too_large=True)
-
-
-def _attributes(state: Any) -> Any:
-    """An object with slots is pickled as (attributes or None, slots)."""
-    match state:
-        case (None, dict() as slots):
-            return slots
-        case (dict() as attributes, dict() as slots) if len(attributes) + len(slots) < 1000:
-            return {**attributes, **slots}
-        case _:
-            return state
 
 
 # -- what calls of known names give ------------------------------------------------------------------------------------
@@ -231,7 +241,7 @@ def _of_type(machine: _TorchMachine, args: tuple[Any, ...]) -> Any:
     """A tensor of a sub-class: args are the function that makes it, the class, the function's arguments, the state."""
     made = machine._made(machine._named(args[0]), args[2])
     if type(made) is Instance:
-        made.state = _attributes(args[3]) if len(args) > 3 else None
+        made.state = machine.attributes(args[3]) if len(args) > 3 else None
     return made
 
 
@@ -282,10 +292,12 @@ def _bytes(machine: _TorchMachine, args: tuple[Any, ...]) -> bytes:
 def _scalar(_machine: _TorchMachine, args: tuple[Any, ...]) -> int | float | bool:
     """A number of numpy; args are its type and its bytes."""
     kind, raw = args[0].args[0], args[1]
+    if len(raw) > 16 or len(kind) > 3:
+        raise ValueError
     if type(raw) is str:
         raw = raw.encode("latin-1")
     big = type(args[0].state) is tuple and ">" in args[0].state[1:2]
-    if len(raw) > 16 or int(kind[1:]) != len(raw):
+    if int(kind[1:]) != len(raw):
         raise ValueError
     if kind[0] == "f":
         return _float(raw, big)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from muster_agent.formats.pickle_machine import Record
+
+MAX_NAME_LETTERS = 1000
 
 
 class StorageRef(NamedTuple):
@@ -48,27 +51,36 @@ def named_tensors(value: Any, *, limit: int = 1_000_000, max_depth: int = 32) ->
     by the first way that leads to it, and at most `limit` values are looked at, so that shared and circular values cost
     no more than the file holds."""
     seen: set[int] = set()
-    waiting: list[tuple[str, int, Any]] = [("", 0, value)]
-    while waiting and limit > 0:
-        name, depth, item = waiting.pop()
+    levels: list[tuple[str, Iterator[tuple[str, Any]]]] = [("", iter([("", value)]))]
+    while levels and limit > 0:
+        prefix, parts = levels[-1]
+        word, item = next(parts, ("", _END))
         limit -= 1
+        if item is _END:
+            levels.pop()
+            continue
+        name = f"{prefix}.{word}" if prefix else word
         if type(item) is TensorValue:
             yield name, item
-        elif depth < max_depth and id(item) not in seen:
+        elif len(levels) <= max_depth and id(item) not in seen:
             seen.add(id(item))
-            prefix = f"{name}." if name else ""
-            waiting.extend((f"{prefix}{key}", depth + 1, part) for key, part in reversed(_parts(item)[:limit]))
+            levels.append((name[:MAX_NAME_LETTERS], _parts(item)))
 
 
-def _parts(value: Any) -> list[tuple[str, Any]]:
+_END = object()
+_PLAIN = (int, float, str, bytes, type(None))
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
-        return [(_word(key), part) for key, part in value.items()]
+        return ((_word(key), part) for key, part in value.items() if not isinstance(part, _PLAIN))
     if isinstance(value, (list, tuple)):
-        return [(str(index), part) for index, part in enumerate(value) if not isinstance(part, (int, float, str))]
+        return ((str(index), part) for index, part in enumerate(value) if not isinstance(part, _PLAIN))
     if isinstance(value, Record):
-        held = _parts(value.items) if isinstance(value, Instance) else []
-        return held + _parts(value.state)
-    return []
+        items = value.items if isinstance(value, Instance) else None
+        state = _parts(value.state) if type(value.state) in (dict, list, tuple) else iter([("state", value.state)])
+        return chain(_parts(items), state)
+    return iter(())
 
 
 def _word(key: object) -> str:

@@ -1,0 +1,90 @@
+"""Hostile pickles are read in a process of their own, whose memory may grow by no more than the file and 100 MiB."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import hostile_pickles  # noqa: E402
+
+HOSTILE = Path(__file__).parents[2] / "data" / "hostile"
+FILES = {path.name: path.read_bytes() for path in sorted(HOSTILE.glob("*.pkl"))}
+MEMORY_BYTES = 100 * 1024 * 1024
+SECONDS = 5.0
+"""A second of a quiet machine's, with room for a busy one."""
+READER = """
+import json, resource, sys, time
+from muster_agent.formats import limits
+from muster_agent.formats.dcp_metadata import parse_plan
+from muster_agent.formats.torch_pickle import PickleRefused, named_tensors, read_torch_pickle
+data = open(sys.argv[1], "rb").read()
+modules = set(sys.modules)
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + int(sys.argv[2]),) * 2)
+told = {}
+for reader in (parse_plan, read_torch_pickle):
+    began = time.process_time()
+    try:
+        read = reader(data)
+        told[reader.__name__] = "read"
+        if reader is read_torch_pickle:
+            told["unsafe"] = sorted(read.unsafe)
+            told["tensors"] = sum(1 for _ in named_tensors(read.value))
+        del read
+    except PickleRefused as refused:
+        told[reader.__name__] = "unsafe" if refused.unsafe else "refused"
+    except limits.NeedsChild:
+        told[reader.__name__] = "needs a child"
+    told[reader.__name__ + " seconds"] = time.process_time() - began
+told["modules"] = sorted(one for one in set(sys.modules) - modules if not one.startswith("encodings."))
+print(json.dumps(told))
+"""
+
+
+def told_of(data: bytes, place: Path) -> dict[str, Any]:
+    """What the readers made of it. Asserts what holds for every file: nothing ran, nothing was imported, and the bounds
+    were kept."""
+    file = place / "file"
+    file.write_bytes(data)
+    done = subprocess.run(
+        [sys.executable, "-c", READER, str(file), str(MEMORY_BYTES + len(data))],
+        capture_output=True,
+        text=True,
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert not (place / hostile_pickles.CANARY).exists()
+    assert told["modules"] == []
+    assert max(told["parse_plan seconds"], told["read_torch_pickle seconds"]) < SECONDS
+    return told
+
+
+@pytest.mark.parametrize("name", hostile_pickles.RUNS)
+def test_a_pickle_that_would_run_something_is_unsafe_and_runs_nothing(name: str, tmp_path: Path) -> None:
+    told = told_of(hostile_pickles.RUNS[name], tmp_path)
+    assert told["parse_plan"] in ("unsafe", "refused")
+    assert told.get("unsafe") or told["read_torch_pickle"] == "refused"
+
+
+@pytest.mark.parametrize("name", hostile_pickles.COSTS)
+def test_a_pickle_costs_no_more_than_its_size_allows(name: str, tmp_path: Path) -> None:
+    told = told_of(hostile_pickles.COSTS[name], tmp_path)
+    assert told["parse_plan"] != "read"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_hostile_files_keep_the_bounds(name: str, tmp_path: Path) -> None:
+    assert told_of(FILES[name], tmp_path)["parse_plan"] != "read"
+
+
+def test_the_tricks_are_many() -> None:
+    assert len(hostile_pickles.RUNS) + len(hostile_pickles.COSTS) >= 40
