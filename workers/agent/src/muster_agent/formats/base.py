@@ -80,6 +80,8 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rank: int | None = None
     role: Role = Role.OTHER
     mtime_ns: int | None = None
+    shared_file: str | None = None
+    """The same for every name of one file, where it has several (hard links, links); None for a file with one name."""
 
 
 class ShardMap(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,10 @@ import stat
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from muster_agent.formats import registry
-from muster_agent.formats.base import Finding, Role, Severity, ShardMap
+from muster_agent.formats.base import Finding, Role, Severity, ShardEntry, ShardMap
 from muster_agent.formats.child import Children, Reading, request_of
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
@@ -216,6 +218,7 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
         draft.settling, named = True, step_of_unfinished(os.path.basename(path))
     if draft.step is not None and counts_epochs(os.path.basename(path)):
         named = None
+    draft.shards = [_with_shared_file(shard, folder) for shard in draft.shards]
     return conclude(
         draft,
         path=path,
@@ -224,6 +227,13 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
         newest_mtime_ns=_newest_mtime_ns(draft, folder),
         age_limit=age_limit,
     )
+
+
+def _with_shared_file(shard: ShardEntry, folder: Folder) -> ShardEntry:
+    seen = folder.seen(shard.path)
+    if seen is None or not seen.inode or (seen.link_count < 2 and shard.path not in folder.links):
+        return shard
+    return msgspec.structs.replace(shard, shared_file=f"{seen.device}:{seen.inode}")
 
 
 def _newest_mtime_ns(draft: Draft, folder: Folder) -> int | None:

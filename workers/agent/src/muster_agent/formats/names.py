@@ -80,6 +80,14 @@ _NOISE_STARTS = (".nfs", "._", _OWN_START)
 _NOISE_NAMES = frozenset({".DS_Store", "lost+found", ".snapshot"})
 
 
+_WORD_FOR_LAST = re.compile(r"(?:^|[-_.])(?:latest|last|current)(?:[-_.]|$)", re.ASCII)
+
+
+def is_word_for_last(name: str) -> bool:
+    """Whether the name says "the latest" instead of a step: `last.ckpt`, `latest-rank0.pt`, `step_latest`."""
+    return _WORD_FOR_LAST.search(name) is not None and step_of_name(name) is None
+
+
 def is_ours(name: str) -> bool:
     """Whether the file is Muster's own manifest or verdict, which is no part of a checkpoint."""
     return name.startswith(_OWN_START) or name.endswith(_OWN_ENDINGS)

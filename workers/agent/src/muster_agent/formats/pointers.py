@@ -6,14 +6,13 @@ What a note says is a name or a number beside it, never a path to follow.
 from __future__ import annotations
 
 import os
-import re
 
 from muster_agent.decide.frameworks import BINDING_NAMES, BRIDGE_TRACKER
 from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
 from muster_agent.formats.folder import Folder, escapes
-from muster_agent.formats.names import step_of_file, step_of_name
+from muster_agent.formats.names import is_word_for_last, step_of_file, step_of_name
 
 _TEXT_NAMES = frozenset(
     {"latest_checkpointed_iteration.txt", "dlrover_latest.txt", "latest", "latest_universal", "last"}
@@ -21,7 +20,6 @@ _TEXT_NAMES = frozenset(
 )
 _TEXT_LINK_ENDING = ".symlink"
 """Composer's way to say where a link would lead, on storage that has none: `latest-rank0.pt.symlink`."""
-_LINK_WORDS = re.compile(r"(?:^|[-_.])(?:latest|last|current)(?:[-_.]|$)", re.ASCII)
 _MAX_TEXT_BYTES = 4096
 _MAX_NAME_CHARACTERS = 255
 RELEASE = "release"
@@ -32,8 +30,7 @@ Told = tuple[Pointer | None, Finding | None]
 def is_pointer(folder: Folder, name: str) -> bool:
     """Whether `name` is a note or a link that says which checkpoint is latest. A copy called `last.ckpt` is none."""
     if name in folder.links:
-        is_word = _LINK_WORDS.search(name) is not None and step_of_name(name) is None
-        return is_word or name in _TEXT_NAMES or name.endswith(_TEXT_LINK_ENDING)
+        return is_word_for_last(name) or name in _TEXT_NAMES or name.endswith(_TEXT_LINK_ENDING)
     if name in folder.folders:
         return False
     return name in _TEXT_NAMES or name == BRIDGE_TRACKER or name.endswith(_TEXT_LINK_ENDING)

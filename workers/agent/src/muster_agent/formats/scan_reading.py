@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -25,6 +26,9 @@ WAITING_RATIO = 4.0
 WAITING_SLEEPS = 4
 
 POLL_SECONDS = 0.25
+
+MORE_SECONDS = 0.5
+"""A restart waits no longer than this for steps that can hardly matter."""
 
 _MAY_BE_RUNNING = frozenset({Status.INCOMPLETE, Status.IN_PROGRESS, Status.UNCOMMITTED})
 _NOT_REMEMBERED = _MAY_BE_RUNNING | {Status.UNREADABLE}
@@ -119,16 +123,20 @@ class Reading:
                 raise
 
     def until(self, tasks: list[Task], enough: Enough, pointers: Sequence[Pointer]) -> Iterator[ShardMap]:
-        """Newest named step first, and in each folder no older step once one was enough. Names without a step come
-        first, since they may hold any."""
-        settled: dict[str, int] = {}
+        """Newest named step first, and in each folder no older step once one was enough, except those that a pointer
+        names, and those whose folder changed since: a name may be older than the state inside, and a second history
+        may have begun. Names without a step come first, since they may hold any. What can be read within
+        `MORE_SECONDS` is read all the same."""
+        settled: dict[str, Task] = {}
+        began = time.monotonic()
         for task in sorted(tasks, key=lambda one: (one.step is not None, -(one.step or 0))):
-            if task.step is not None and task.step < settled.get(task.parent, 0):
+            newer = settled.get(task.parent)
+            if newer is not None and time.monotonic() - began > MORE_SECONDS and not _may_matter(task, newer, pointers):
                 continue
             found = self.read(task)
             yield from _present(found)
-            if found is not None and found.step is not None and enough(found, pointers):
-                settled[task.parent] = max(found.step, settled.get(task.parent, 0))
+            if newer is None and found is not None and found.step is not None and enough(found, pointers):
+                settled[task.parent] = task
 
     def rest(self) -> Iterator[ShardMap]:
         """What child processes read beside the others."""
@@ -193,6 +201,21 @@ class Reading:
                 result.append(one)
         return result
 
+    def reconsider(self, found: list[ShardMap], grace_seconds_by_folder: Mapping[str, float]) -> list[ShardMap]:
+        """Read again what looks abandoned, in folders whose saves take longer than the grace period allows for."""
+        return [other for one in found for other in _present(self._reconsidered(one, grace_seconds_by_folder))]
+
+    def _reconsidered(self, one: ShardMap, grace_seconds_by_folder: Mapping[str, float]) -> ShardMap | None:
+        grace_seconds = grace_seconds_by_folder.get(os.path.dirname(one.path))
+        waiting = self._unsettled.get(one.path)
+        if grace_seconds is None or waiting is None or one.status is Status.IN_PROGRESS:
+            return one
+        limit = AgeLimit(self.age_limit.now_ns / 1e9, grace_seconds)
+        if not limit.is_recent(one.newest_mtime_ns):
+            return one
+        found = waiting.task.read(waiting.task.look(), limit, self.children)
+        return self._waited_for(found) if isinstance(found, Later) else found
+
     def _needs_second_look(self, one: _Unsettled, newest_mtime_ns: int | None, settle_seconds: float) -> bool:
         recent = self.age_limit.is_recent(newest_mtime_ns)
         return recent != one.was_recent or (settle_seconds > 0 and (recent or self.may_lag))
@@ -214,6 +237,27 @@ class Reading:
         while (left := until - time.monotonic()) > 0:
             self.control.check()
             time.sleep(min(left, POLL_SECONDS))
+
+
+def _may_matter(task: Task, newer: Task, pointers: Sequence[Pointer]) -> bool:
+    name = os.path.basename(task.path)
+    for pointer in pointers:
+        if os.path.dirname(pointer.path) == task.parent and _is_meant(task, name, pointer):
+            return True
+    changed, settled = _changed_ns(task.path), _changed_ns(newer.path)
+    return task.step is None or (changed is not None and settled is not None and changed >= settled)
+
+
+def _is_meant(task: Task, name: str, pointer: Pointer) -> bool:
+    return name == pointer.target or (pointer.step is not None and task.step == pointer.step)
+
+
+def _changed_ns(path: str) -> int | None:
+    """When the folder, or the file, last changed; for a folder that is when its last file got its name."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None
 
 
 def _present(found: ShardMap | None) -> Sequence[ShardMap]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from muster_agent.decide.model import Pointer
-from muster_agent.formats import registry
+from muster_agent.formats import registry, siblings
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.checkpoint import (
     GRACE_SECONDS,
@@ -30,7 +29,7 @@ from muster_agent.formats.pointers import is_pointer, read_pointer
 from muster_agent.formats.reader import Family, FamilyFormat
 from muster_agent.formats.scan_reading import Counts, Enough, Read, Reading, Task
 from muster_agent.formats.storage_clock import LOCAL, Clock, storage_clock
-from muster_agent.formats.verdict import AgeLimit
+from muster_agent.formats.verdict import LEAST_GRACE_SECONDS, AgeLimit
 from muster_agent.jobs.control import JobControl
 from muster_agent.probes.filesystem import missing_mount, read_file_system
 
@@ -281,8 +280,8 @@ def inventory(
 ) -> Inventory:
     """Every checkpoint under `root`, whole or broken, with what the framework's own pointers say.
 
-    With `enough`, steps older than one that is enough are left out, and nothing is said about pointers that may name
-    them: a restart need not read a thousand headers to learn that the newest checkpoint is good.
+    With `enough`, steps older than one that is enough are left out (see `Reading.until`): a restart need not read a
+    thousand headers to learn that the newest checkpoint is good.
     With `settle_seconds`, what looks unfinished and may be being written is looked at twice, so far apart.
     Raises RootUnreadable when `root` itself is not there or cannot be listed, and Cancelled when `control` says so.
     """
@@ -296,14 +295,17 @@ def inventory(
         reading = Reading(memory, age_limit, control or JobControl(), Counts(), children, may_lag=may_lag)
         walk = _Walk(place, reading, note)
         walk.begin(place)
-        checkpoints = _with_duplicates(reading.settle(walk.run_tasks(enough), settle_seconds))
+        read = reading.settle(walk.run_tasks(enough), settle_seconds)
+        if grace_seconds >= LEAST_GRACE_SECONDS:
+            read = reading.reconsider(read, siblings.grace_seconds_by_folder(read))
+    checkpoints = siblings.compare(read)
     if not checkpoints:
         _check_mount(place)
     checkpoints.sort(key=_newest_first)
     return Inventory(
         checkpoints=tuple(checkpoints),
         pointers=tuple(walk.pointers),
-        findings=(*walk.findings, *(() if enough else pointer_findings(walk.pointers, checkpoints))),
+        findings=(*walk.findings, *pointer_findings(walk.pointers, checkpoints)),
         entries=reading.counts.entries,
         unchanged=reading.counts.unchanged,
         sealed=frozenset(walk.sealed),
@@ -364,23 +366,3 @@ def _newest_first(shard_map: ShardMap) -> tuple[int, str, str]:
 
 def _leftover(path: str) -> Finding:
     return finding("temporary_left", path=path, detail="its name says that the save which made it did not end")
-
-
-def _with_duplicates(checkpoints: Iterable[ShardMap]) -> list[ShardMap]:
-    """Two checkpoints in one folder with one step: each says so."""
-    places: dict[tuple[str, int], list[str]] = defaultdict(list)
-    listed = list(checkpoints)
-    for shard_map in listed:
-        if shard_map.step is not None:
-            places[os.path.dirname(shard_map.path), shard_map.step].append(shard_map.path)
-    return [_marked(shard_map, places) for shard_map in listed]
-
-
-def _marked(shard_map: ShardMap, places: dict[tuple[str, int], list[str]]) -> ShardMap:
-    same = places.get((os.path.dirname(shard_map.path), shard_map.step if shard_map.step is not None else -1), [])
-    others = [os.path.basename(path) for path in same if path != shard_map.path]
-    if not others:
-        return shard_map
-    detail = f"{', '.join(sorted(others)[:3])} in the same folder claims step {shard_map.step} too"
-    found = finding("duplicate_step", path=shard_map.path, detail=detail)
-    return msgspec.structs.replace(shard_map, findings=(*shard_map.findings, found))
