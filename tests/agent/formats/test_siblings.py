@@ -60,6 +60,11 @@ def test_a_last_checkpoint_is_no_second_one_of_its_step() -> None:
     assert codes([made(6, name="epoch=0-step=6.ckpt"), made(6, name="last.ckpt")])["last.ckpt"] == []
 
 
+def test_a_conversion_is_no_second_one_of_its_step() -> None:
+    pair = [made(4, name="global_step4", format="deepspeed"), made(4, name="x", format="deepspeed_universal")]
+    assert codes(pair) == {"global_step4": [], "x": []}
+
+
 def test_hard_linked_copies_are_named_as_such_and_counted_once(tmp_path: Path) -> None:
     first = write_checkpoint(tmp_path / "run", 100, rank_bytes=300, world_size=2)
     shutil.copytree(first, tmp_path / "run" / "step-100", copy_function=os.link)

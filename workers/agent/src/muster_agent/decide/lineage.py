@@ -2,7 +2,8 @@
 
 A second run into the same folder, or one that went on from an older step, leaves checkpoints that are newer by number
 and older by the storage's clock. To resume from those would continue another training, so the decision never does it
-unasked. Times that only show how files were copied are no history: copies follow each other without a pause.
+unasked. Times that only show how files were copied are no history: copies follow each other without a pause. Neither
+is a copy under a name that is no step.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from muster_agent.decide.model import Candidate
+from muster_agent.formats.names import names_a_step
 from muster_agent.formats.times import duration
 
 PAUSE_SECONDS = 60.0
@@ -54,7 +56,7 @@ def reasons_by_lineage(candidates: Sequence[Candidate]) -> dict[str, str]:
     groups: dict[tuple[str, str], list[SavePoint]] = defaultdict(list)
     for one in candidates:
         age_seconds = one.age_seconds if one.files_age_seconds is None else one.files_age_seconds
-        if one.step is not None and age_seconds is not None:
+        if one.step is not None and age_seconds is not None and names_a_step(os.path.basename(one.path)):
             point = SavePoint(one.path, one.step, -age_seconds, one.total_bytes)
             groups[os.path.dirname(one.path), one.format].append(point)
     for points in groups.values():

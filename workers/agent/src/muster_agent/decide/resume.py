@@ -9,6 +9,7 @@ from muster_agent.decide.fit import fit_reasons
 from muster_agent.decide.frameworks import framework_choice
 from muster_agent.decide.lineage import reasons_by_lineage
 from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, ResumeRequest, Skipped
+from muster_agent.formats.names import is_set_aside
 from muster_agent.formats.times import duration
 
 Judged = tuple[Candidate, tuple[str, ...]]
@@ -96,6 +97,8 @@ def _state_reasons(one: Candidate) -> list[str]:
     reasons = list(one.not_resumable_reasons)
     if one.step is None:
         reasons.append("its step is not known")
+    elif is_set_aside(os.path.basename(one.path)):
+        reasons.append("its name says that it was set aside, as a copy or because it is bad")
     if one.status != "complete" and not reasons:
         reasons.append(f"its status is {one.status}")
     if not one.resumable and not reasons:

@@ -80,6 +80,21 @@ _NOISE_STARTS = (".nfs", "._", _OWN_START)
 _NOISE_NAMES = frozenset({".DS_Store", "lost+found", ".snapshot"})
 
 
+_SET_ASIDE = re.compile(
+    r".*[-_.~](?:backup|bak|old|orig|copy|bad|broken|corrupt(?:ed)?|damaged|deleted|trash)\d*", re.DOTALL
+)
+
+
+def is_set_aside(name: str) -> bool:
+    """Whether somebody named it so that it is not taken for a step: `step-100.backup`, `checkpoint-5_old`."""
+    return _SET_ASIDE.fullmatch(name.lower()) is not None
+
+
+def names_a_step(name: str) -> bool:
+    """Whether the name, of a folder or a file, gives a step."""
+    return step_of_name(name) is not None or ("." in name and not is_set_aside(name) and step_of_file(name) is not None)
+
+
 _WORD_FOR_LAST = re.compile(r"(?:^|[-_.])(?:latest|last|current)(?:[-_.]|$)", re.ASCII)
 
 

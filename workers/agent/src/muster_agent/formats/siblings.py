@@ -15,7 +15,7 @@ import msgspec
 from muster_agent.decide.lineage import SavePoint, lineages
 from muster_agent.formats.base import Finding, Role, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
-from muster_agent.formats.names import is_word_for_last, step_of_name
+from muster_agent.formats.names import is_word_for_last, names_a_step, step_of_name
 from muster_agent.formats.times import duration
 from muster_agent.formats.verdict import LEAST_GRACE_SECONDS, grace_seconds_for
 
@@ -77,11 +77,12 @@ Found = Iterator[tuple[str, Finding]]
 
 # -- two checkpoints of one step ---------------------------------------------------------------------------------------
 def _duplicates(beside: Sequence[ShardMap]) -> Found:
-    steps: dict[int, list[ShardMap]] = defaultdict(list)
+    """Of one format: a conversion of a step lies beside it on purpose."""
+    steps: dict[tuple[str, int], list[ShardMap]] = defaultdict(list)
     for one in beside:
         if one.step is not None and not is_word_for_last(os.path.basename(one.path)):
-            steps[one.step].append(one)
-    for step, same in steps.items():
+            steps[one.format, one.step].append(one)
+    for (_, step), same in steps.items():
         for one in same:
             others = sorted(os.path.basename(other.path) for other in same if other is not one)
             if others:
@@ -105,7 +106,7 @@ def _second_lineages(beside: Sequence[ShardMap]) -> Found:
     groups: dict[str, list[SavePoint]] = defaultdict(list)
     for one in beside:
         middle_ns = one.middle_mtime_ns
-        if one.step is not None and middle_ns is not None:
+        if one.step is not None and middle_ns is not None and names_a_step(os.path.basename(one.path)):
             groups[one.format].append(SavePoint(one.path, one.step, middle_ns / 1e9, one.total_bytes))
     for points in groups.values():
         *older, current = lineages(points)
