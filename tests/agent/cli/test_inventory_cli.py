@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from muster_agent.cli import main
+from muster_agent.cli.colour import coloured, paint_for
+from muster_agent.cli.inventory_text import inventory_lines
+from muster_agent.formats.walk import inventory as take_inventory
 
 from tests.agent.checkpoint_factory import write_checkpoint
 
@@ -141,3 +147,42 @@ def test_a_folder_that_may_not_be_read_is_an_error_of_its_own(run: Path) -> None
     assert (done.returncode, done.stdout.split("~")[1]) == (1, "")
     assert "may not read it" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_lies_on_the_storage_is_counted_once_and_summed_up(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run / "step-00000030", run / "step-30", copy_function=os.link)
+    write_checkpoint(tmp_path / "run-b", 5, rank_bytes=300, world_size=2)
+    lines = muster(tmp_path).stdout.splitlines()
+    head = next(line for line in lines if line.startswith("Run run-a"))
+    assert "4 checkpoints, 4 to resume from, the newest at step 30" in head and "hard links counted once" in head
+    assert next(line for line in lines if line.startswith("In all")).startswith("In all 5 checkpoints in 2 folders")
+    assert lines[-1].endswith("5 complete.")
+
+
+def test_a_pointer_is_named_as_seen_from_the_folder_that_was_asked_for(run: Path, tmp_path: Path) -> None:
+    (run / "latest").write_text("99")
+    assert "damage pointer_dangling: run-a/latest" in muster(tmp_path).stdout
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_only_a_terminal_that_wants_colour_gets_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert paint_for(io.StringIO())("complete", "good") == "complete"
+    assert paint_for(Terminal())("complete", "good") == "\x1b[32mcomplete\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert paint_for(Terminal())("complete", "good") == "complete"
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert paint_for(Terminal())("complete", "good") == "complete"
+
+
+def test_colours_change_no_word_and_no_width(run: Path) -> None:
+    (run / "step-00000030" / "rank-00001-of-00002.safetensors").unlink()
+    found = take_inventory(run)
+    bare = list(inventory_lines(found, str(run), 0.0))
+    assert [click.unstyle(line) for line in inventory_lines(found, str(run), 0.0, coloured)] == bare

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
 import click
 
+from muster_agent.cli.colour import paint_for
 from muster_agent.cli.inventory_text import inventory_lines
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
 from muster_agent.formats.base import Finding, ShardMap
@@ -39,8 +41,8 @@ def inventory(path: str, grace_seconds: float, as_json: bool) -> None:
         print_json([checkpoint_json(shard_map) for shard_map in found.checkpoints])
         _say_place(found)
         return
-    for line in inventory_lines(found, path, time.time()):
-        click.echo(one_line(line))
+    for line in inventory_lines(found, path, time.time(), paint_for(sys.stdout)):
+        click.echo(line)
 
 
 def listed(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from muster_agent.cli.output import human_bytes
-from muster_agent.formats.base import Finding, Severity, ShardMap
+from muster_agent.cli.colour import Paint, plain
+from muster_agent.cli.output import human_bytes, one_line
+from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.checkpoint import state_shards
+from muster_agent.formats.siblings import unique_bytes
 from muster_agent.formats.times import duration
 from muster_agent.formats.walk import Inventory
 
@@ -17,38 +19,80 @@ _RIGHT = {"step", "ranks", "shards", "size", "changed"}
 _SEVERITIES = list(Severity)
 _NAMED = 6
 _SHOWN = 3
+_MEANING = {
+    Status.COMPLETE: "good",
+    Status.CORRUPT: "bad",
+    Status.INCOMPLETE: "bad",
+    Status.UNCOMMITTED: "doubt",
+    Status.IN_PROGRESS: "doubt",
+    Status.UNREADABLE: "doubt",
+    Status.ARCHIVED: "doubt",
+    Status.UNKNOWN: "quiet",
+}
+_SEVERITY_MEANING = {Severity.DAMAGE: "bad", Severity.WARNING: "doubt", Severity.NOTE: "quiet"}
 
 
-def inventory_lines(found: Inventory, path: str, now_unix_seconds: float) -> Iterator[str]:
-    """The lines of the whole report."""
+def inventory_lines(found: Inventory, path: str, now_unix_seconds: float, paint: Paint = plain) -> Iterator[str]:
+    """The lines of the whole report, fit to print: what comes from the disk cannot begin a line or move the cursor."""
     if not found.checkpoints:
-        yield f"No checkpoints under {path}."
+        yield one_line(f"No checkpoints under {path}.")
     by_folder: dict[str, list[ShardMap]] = defaultdict(list)
     for shard_map in found.checkpoints:
         by_folder[os.path.dirname(shard_map.path)].append(shard_map)
     for folder, shard_maps in sorted(by_folder.items()):
-        yield from _run_lines(folder, shard_maps, now_unix_seconds)
+        yield from _run_lines(folder, shard_maps, now_unix_seconds, paint)
     if found.findings:
         yield "About the folder itself:"
-        yield from _finding_lines([(one.path, one) for one in found.findings])
+        yield from _finding_lines([(_within(one.path, path), one) for one in found.findings], paint)
+    if len(by_folder) > 1:
+        yield _summary(found.checkpoints, len(by_folder))
+    if any(not one.resumable for one in found.checkpoints):
+        yield paint("`muster explain PATH` tells for one checkpoint which rule said what.", "quiet")
 
 
-def _run_lines(folder: str, shard_maps: Sequence[ShardMap], now_unix_seconds: float) -> Iterator[str]:
-    run = shard_maps[0].run
-    good = sum(one.resumable for one in shard_maps)
-    count = len(shard_maps)
-    yield f"Run {run} in {folder}: {count} checkpoint{'s' * (count != 1)}, {good} to resume from"
+def _run_lines(folder: str, shard_maps: Sequence[ShardMap], now_unix_seconds: float, paint: Paint) -> Iterator[str]:
+    yield paint(one_line(f"Run {shard_maps[0].run} in {folder}: {_counted(shard_maps)}"), "heading")
     yield ""
-    yield from _table([_row(one, now_unix_seconds) for one in shard_maps])
+    yield from _table(shard_maps, now_unix_seconds, paint)
     yield ""
     named = [(_name(one), found) for one in shard_maps for found in one.findings]
     if named:
-        yield from _finding_lines(named)
+        yield from _finding_lines(named, paint)
         yield ""
+
+
+def _counted(shard_maps: Sequence[ShardMap]) -> str:
+    good = [one for one in shard_maps if one.resumable]
+    steps = [one.step for one in good if one.step is not None]
+    newest = f", the newest at step {max(steps)}" if steps else ""
+    return f"{_many(len(shard_maps), 'checkpoint')}, {len(good)} to resume from{newest}{_shared(shard_maps)}"
+
+
+def _shared(shard_maps: Sequence[ShardMap]) -> str:
+    """Sizes in the table add up to more than lies on the storage where files have several names."""
+    stored_bytes, shown_bytes = unique_bytes(shard_maps), sum(one.total_bytes for one in shard_maps)
+    return f"; {human_bytes(stored_bytes)} stored (hard links counted once)" if stored_bytes < shown_bytes else ""
+
+
+def _summary(shard_maps: Sequence[ShardMap], folders: int) -> str:
+    counts = Counter(one.status for one in shard_maps)
+    words = ", ".join(f"{counts[status]} {status.value}" for status in Status if counts[status])
+    size = human_bytes(unique_bytes(shard_maps))
+    return f"In all {_many(len(shard_maps), 'checkpoint')} in {_many(folders, 'folder')}, {size}: {words}."
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _name(shard_map: ShardMap) -> str:
     return os.path.basename(shard_map.path)
+
+
+def _within(place: str, root: str) -> str:
+    """The place as seen from the folder that was asked for."""
+    top = os.path.abspath(root)
+    return os.path.relpath(place, top) if place.startswith(top.rstrip("/") + "/") else place
 
 
 def _row(one: ShardMap, now_unix_seconds: float) -> tuple[str, ...]:
@@ -57,37 +101,47 @@ def _row(one: ShardMap, now_unix_seconds: float) -> tuple[str, ...]:
         "?" if one.step is None else str(one.step),
         one.status.value,
         "yes" if one.resumable else "no",
-        one.format,
+        one_line(one.format),
         "-" if one.world_size is None else str(one.world_size),
         str(state_shards(one)),
         human_bytes(one.total_bytes),
         "-" if age is None else f"{duration(age)} ago",
-        _name(one),
+        one_line(_name(one)),
     )
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def _table(shard_maps: Sequence[ShardMap], now_unix_seconds: float, paint: Paint) -> Iterator[str]:
+    rows = [_row(one, now_unix_seconds) for one in shard_maps]
     widths = [max(len(row[column]) for row in [_HEADINGS, *rows]) for column in range(len(_HEADINGS))]
-    for row in [_HEADINGS, *rows]:
-        cells = (
-            cell.rjust(width) if heading in _RIGHT else cell.ljust(width)
-            for cell, width, heading in zip(row, widths, _HEADINGS, strict=True)
-        )
+    yield paint("  " + "  ".join(_aligned(_HEADINGS, widths)).rstrip(), "quiet")
+    for one, row in zip(shard_maps, rows, strict=True):
+        cells = _aligned(row, widths)
+        cells[1] = paint(cells[1], _MEANING[one.status])
+        cells[2] = paint(cells[2], "good" if one.resumable else "quiet")
         yield ("  " + "  ".join(cells)).rstrip()
 
 
-def _finding_lines(named: Sequence[tuple[str, Finding]]) -> Iterator[str]:
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [
+        cell.rjust(width) if heading in _RIGHT else cell.ljust(width)
+        for cell, width, heading in zip(row, widths, _HEADINGS, strict=True)
+    ]
+
+
+def _finding_lines(named: Sequence[tuple[str, Finding]], paint: Paint) -> Iterator[str]:
     """Findings with one code and one cure are said once, worst first, with where they were seen."""
     groups: dict[tuple[int, str, str], list[tuple[str, Finding]]] = defaultdict(list)
     for name, found in named:
         groups[_SEVERITIES.index(found.severity), found.code, found.cure].append((name, found))
-    for (severity, code, cure), members in sorted(groups.items(), key=lambda item: item[0][:2]):
+    for (index, code, cure), members in sorted(groups.items(), key=lambda item: item[0][:2]):
+        severity = _SEVERITIES[index]
         names = list(dict.fromkeys(name for name, _ in members))
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        yield f"  {_SEVERITIES[severity].value} {code}: {', '.join(names[:_NAMED])}{more}"
+        where = one_line(f"{', '.join(names[:_NAMED])}{more}")
+        yield f"  {paint(severity.value, _SEVERITY_MEANING[severity])} {code}: {where}"
         details = list(dict.fromkeys(found.detail for _, found in members))
         for detail in details[:_SHOWN]:
-            yield f"      {detail}"
+            yield one_line(f"      {detail}")
         if len(details) > _SHOWN:
             yield f"      and {len(details) - _SHOWN} more of this kind"
-        yield f"      what to do: {cure}"
+        yield one_line(f"      what to do: {cure}")
