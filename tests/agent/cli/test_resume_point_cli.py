@@ -20,6 +20,7 @@ from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.jobs.seal import seal
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.formats.damage import age
 
 FIELDS = (
     *("outcome", "path", "step", "tier", "status", "trust", "as_of", "source", "predicted_seconds", "pointer"),
@@ -177,9 +178,9 @@ def test_another_world_size_finds_nothing_in_rank_sharded_files(run: Path) -> No
 
 
 def test_what_is_too_old_is_passed_over(run: Path) -> None:
-    for path in step_path(run, 30).iterdir():
-        os.utime(path, (time.time() - 7200,) * 2)
-    assert ask(run, "--max-age", "1h")["step"] == 20
+    for step in (10, 20, 30):
+        age(step_path(run, step), 7200)
+    assert ask(run, "--max-age", "1h")["outcome"] == "nothing_resumable"
     assert ask(run, "--max-age", "3h")["step"] == 30
 
 

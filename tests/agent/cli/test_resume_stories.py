@@ -313,7 +313,7 @@ def test_a_second_run_in_the_folder_is_told_apart_and_never_crossed_silently(run
     for step, hours in ((500, 30), (600, 29), (700, 28), (100, 1)):
         save(run, f"checkpoint-{step}", hours_ago=hours)
     answer = ask(run)
-    assert (answer["step"], [one["step"] for one in answer["skipped"]]) == (100, [700, 600, 500])
+    assert (answer["step"], [one["step"] for one in answer["skipped"]]) == (100, [700])
     assert "two histories of training" in said(run) and "--step" in said(run)
     assert ask(run, "--step", 700)["step"] == 700
     assert {one["findings"][-1]["code"] for one in inventory(run).values()} == {"second_lineage"}

@@ -27,9 +27,6 @@ WAITING_SLEEPS = 4
 
 POLL_SECONDS = 0.25
 
-MORE_SECONDS = 0.5
-"""A restart waits no longer than this for steps that can hardly matter."""
-
 _MAY_BE_RUNNING = frozenset({Status.INCOMPLETE, Status.IN_PROGRESS, Status.UNCOMMITTED})
 _NOT_REMEMBERED = _MAY_BE_RUNNING | {Status.UNREADABLE}
 _PASSING_TROUBLE = frozenset({"permission_denied", "listing_failed", "link_broken"})
@@ -124,19 +121,17 @@ class Reading:
 
     def until(self, tasks: list[Task], enough: Enough, pointers: Sequence[Pointer]) -> Iterator[ShardMap]:
         """Newest named step first, and in each folder no older step once one was enough, except those that a pointer
-        names, and those whose folder changed since: a name may be older than the state inside, and a second history
-        may have begun. Names without a step come first, since they may hold any. What can be read within
-        `MORE_SECONDS` is read all the same."""
-        settled: dict[str, Task] = {}
-        began = time.monotonic()
+        names, and those that changed since then: a name may be older than the state inside, and a second history may
+        have begun. Names without a step come first, since they may hold any."""
+        settled: dict[str, tuple[int, Task]] = {}
         for task in sorted(tasks, key=lambda one: (one.step is not None, -(one.step or 0))):
-            newer = settled.get(task.parent)
-            if newer is not None and time.monotonic() - began > MORE_SECONDS and not _may_matter(task, newer, pointers):
+            step, newer = settled.get(task.parent, (0, task))
+            if task.step is not None and task.step < step and not _may_matter(task, newer, pointers):
                 continue
             found = self.read(task)
             yield from _present(found)
-            if newer is None and found is not None and found.step is not None and enough(found, pointers):
-                settled[task.parent] = task
+            if found is not None and (found.step or 0) >= step and found.step is not None and enough(found, pointers):
+                settled[task.parent] = (found.step, task)
 
     def rest(self) -> Iterator[ShardMap]:
         """What child processes read beside the others."""
@@ -245,7 +240,7 @@ def _may_matter(task: Task, newer: Task, pointers: Sequence[Pointer]) -> bool:
         if os.path.dirname(pointer.path) == task.parent and _is_meant(task, name, pointer):
             return True
     changed, settled = _changed_ns(task.path), _changed_ns(newer.path)
-    return task.step is None or (changed is not None and settled is not None and changed >= settled)
+    return changed is not None and settled is not None and changed >= settled
 
 
 def _is_meant(task: Task, name: str, pointer: Pointer) -> bool:
