@@ -9,6 +9,7 @@ import os
 
 from muster_agent.decide.frameworks import BINDING_NAMES, BRIDGE_TRACKER
 from muster_agent.decide.model import Pointer
+from muster_agent.formats import torch_archive
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
 from muster_agent.formats.folder import Folder, escapes
@@ -42,7 +43,7 @@ def read_pointer(folder: Folder, name: str) -> Told:
     if name in folder.links and not (name in folder.files and name in _TEXT_NAMES):
         return _read_link(folder, name, path)
     if name == BRIDGE_TRACKER:
-        return None, None
+        return _read_train_state(folder, name, path)
     try:
         raw = folder.read(name, _MAX_TEXT_BYTES + 1)
     except OSError as error:
@@ -90,6 +91,31 @@ def _named(folder: Folder, name: str, text: str) -> Told:
 
 
 _MAX_DIGITS = 18
+_INTEGER_BYTES = {"int32": 4, "int64": 8}
+
+
+def _read_train_state(folder: Folder, name: str, path: str) -> Told:
+    """Megatron-Bridge keeps the counters of training in a torch file, most of them as tensors of no dimension."""
+    loaded = torch_archive.load(folder, name)
+    step = torch_archive.scalar(loaded.value, "step", "iteration")
+    if step is None:
+        step = _step_tensor(folder, name, loaded)
+    if step is None:
+        said = loaded.findings[0].detail if loaded.findings else "it holds no step"
+        return _unreadable(path, f"{name} names no step: {said}")
+    return Pointer(path=path, step=step, binding=True), None
+
+
+def _step_tensor(folder: Folder, name: str, loaded: torch_archive.Loaded) -> int | None:
+    held = next((one for one in torch_archive.tensor_ranges(loaded, name) if one.name == "step"), None)
+    if held is None or held.shape != () or held.length_bytes != _INTEGER_BYTES.get(held.dtype):
+        return None
+    try:
+        with folder.open(name) as opened:
+            number = int.from_bytes(opened.pread(held.length_bytes, held.offset_bytes), "little", signed=True)
+    except OSError:
+        return None
+    return number if number >= 0 else None
 
 
 def _read_link(folder: Folder, name: str, path: str) -> Told:
