@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 from django.db.models import Prefetch, QuerySet
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins
+from rest_framework.decorators import action
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.models import Role
-from apps.checkpoints import runs
+from apps.checkpoints import explanations, runs
 from apps.checkpoints.filters import CheckpointFilter, FindingFilter, PlacementFilter, RunFilter
 from apps.checkpoints.models import (
     Checkpoint,
@@ -28,6 +29,7 @@ from apps.checkpoints.serializers import (
     AttemptSerializer,
     CheckpointSerializer,
     EvidenceSerializer,
+    ExplanationSerializer,
     FindingSerializer,
     PlacementSerializer,
     RunSerializer,
@@ -41,6 +43,7 @@ from apps.fleet.rest import ReadViewSet, ScopedViewSet
 
 ID = "[a-z0-9_]+"
 RUN = "[^/]+"
+MAX_FINDINGS = 100
 
 
 class PartsViewSet(mixins.ListModelMixin, ScopedViewSet):
@@ -140,6 +143,20 @@ class PlacementViewSet(ReadViewSet):
     lookup_value_regex = ID
     cluster_path = "tier__cluster"
     sort_fields = ("-first_seen_at", "last_seen_at", "total_bytes")
+
+    @extend_schema(
+        operation_id="explain_placement",
+        summary="Which rule said what about a copy, in words",
+        responses=ExplanationSerializer,
+        filters=False,
+    )
+    @action(detail=True, methods=["get"], pagination_class=None)
+    def explanation(self, request: Request, pk: str) -> Response:
+        copy = self.get_object()
+        findings = Finding.objects.filter(placement=copy, resolved_at=None).order_by("pk")[:MAX_FINDINGS]
+        lines = explanations.explanation(copy, findings, TrustEvidence.objects.filter(placement=copy, voided_at=None))
+        body = {"path": copy.path, "explanation": [line._asdict() for line in lines]}
+        return Response(ExplanationSerializer({**body, "roles": explanations.roles_of(copy)}).data)
 
 
 @extend_schema_view(list=extend_schema(operation_id="list_findings", summary="List findings"))

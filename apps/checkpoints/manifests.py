@@ -48,6 +48,7 @@ def manifest_row(checkpoint: models.Checkpoint, manifest: Manifest) -> models.Ma
         origin=clean(manifest.origin, 16),
         total_bytes=manifest.total_bytes,
         shard_count=len(manifest.shards),
+        tensor_count=len({tensor.name for tensor in manifest.tensors}),
         root_xxh3_128=clean(manifest.root_xxh3_128, 32),
         sealed_at=sealed_at(manifest),
         body=zlib.compress(data, 6),

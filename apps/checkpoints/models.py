@@ -166,6 +166,8 @@ class Manifest(models.Model):
     origin = models.CharField(max_length=16)
     total_bytes = models.BigIntegerField()
     shard_count = models.PositiveIntegerField()
+    tensor_count = models.PositiveIntegerField(default=0)
+    """Tensors that have a digest of their own; 0 where the format does not tell them."""
     root_xxh3_128 = models.CharField(max_length=32)
     sealed_at = models.DateTimeField()
     body = models.BinaryField()

@@ -142,6 +142,26 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
         read_only_fields = fields
 
 
+class LineSerializer(serializers.Serializer[Any]):
+    heading = serializers.CharField()
+    sentence = serializers.CharField()
+
+
+class RoleSerializer(serializers.Serializer[Any]):
+    role = serializers.CharField(help_text="model, optimizer, rng, dataloader, scheduler, metadata or other.")
+    expected = serializers.IntegerField(help_text="Files that the metadata names.")
+    there = serializers.IntegerField()
+    size_bytes = serializers.IntegerField(allow_null=True)
+
+
+class ExplanationSerializer(serializers.Serializer[Any]):
+    """The lines of `muster explain`, and what was proven of the copy since."""
+
+    path = serializers.CharField()
+    explanation = LineSerializer(many=True)
+    roles = RoleSerializer(many=True)
+
+
 class ScanProgressSerializer(serializers.Serializer[Any]):
     """Empty unless it runs; what the lister does not tell is left out."""
 

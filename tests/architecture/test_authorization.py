@@ -98,6 +98,7 @@ OPERATIONS: dict[str, Needs] = {
     "list_placements": VIEWER,
     "get_placement": VIEWER,
     "list_placement_evidence": VIEWER,
+    "explain_placement": VIEWER,
     "list_placement_shards": VIEWER,
     "list_findings": VIEWER,
     "list_scans": VIEWER,

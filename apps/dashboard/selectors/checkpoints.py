@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
-from django.db.models import Count, Exists, F, Max, Min, OuterRef, Prefetch, Q, QuerySet, Window
+from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Window
 from django.db.models.functions import Coalesce, RowNumber
 
+from apps.checkpoints.explanations import explanation
 from apps.checkpoints.models import Checkpoint, Finding, Placement, Shard, TrustEvidence
 from apps.checkpoints.standing import lags_among
 from apps.checkpoints.tier_lag import Lag
@@ -83,11 +85,26 @@ def evidence(placements: list[Placement], limit: int = 60) -> list[TrustEvidence
     return list(rows.order_by("-at", "-pk")[:limit])
 
 
+def explained(
+    copy: Placement, findings: Iterable[Finding], evidence: Iterable[TrustEvidence]
+) -> list[tuple[str, list[str]]]:
+    """Which rule said what about a copy: each heading with its sentences. `findings` and `evidence` are of all its
+    checkpoint's copies."""
+    lines = explanation(
+        copy,
+        [finding for finding in findings if finding.placement_id == copy.pk],
+        [proof for proof in evidence if proof.placement_id == copy.pk],
+    )
+    return [
+        (heading, [line.sentence for line in group]) for heading, group in groupby(lines, key=lambda line: line.heading)
+    ]
+
+
 def shards(placement: Placement) -> QuerySet[Shard]:
     return Shard.objects.filter(placement=placement)
 
 
-def shard_skew(placement: Placement) -> dict[str, Any]:
-    """Sizes of the smallest and the largest rank shard: skew is what makes one rank late."""
-    rows = Shard.objects.filter(placement=placement, size_bytes__gt=0, rank__isnull=False)
-    return rows.aggregate(smallest=Min("size_bytes"), largest=Max("size_bytes"))
+def shard_skew(roles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Sizes of the smallest and the largest rank shard, from `roles_of`: skew is what makes one rank late."""
+    sizes = [row[name] for row in roles for name in ("smallest", "largest") if row[name] is not None]
+    return {"smallest": min(sizes, default=None), "largest": max(sizes, default=None)}

@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 from apps.accounts.models import Role
 from apps.audits import services as audits
 from apps.audits.models import Audit
+from apps.checkpoints.explanations import roles_of
 from apps.checkpoints.models import Checkpoint, Placement, TrainingRun
 from apps.core.errors import InvalidInput
 from apps.dashboard import pages
@@ -50,17 +51,22 @@ def checkpoint_detail(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
     checkpoint: Checkpoint = pages.find(request, rows, "run__cluster", checkpoint_id)
     copies = rows_of.placements_of(checkpoint)
     chosen = next((copy for copy in copies if copy.pk == request.GET.get("copy")), copies[0] if copies else None)
-    findings = rows_of.open_findings(copies)
+    findings, evidence = rows_of.open_findings(copies), rows_of.evidence(copies)
+    roles = roles_of(chosen) if chosen else []
+    for copy in copies:
+        copy.checkpoint = checkpoint
     context: dict[str, Any] = {
         "checkpoint": checkpoint,
         "run": checkpoint.run,
         "copies": copies,
         "chosen": chosen,
         "shards": pages.listing(request, rows_of.shards(chosen), order="path", limit=SHARDS) if chosen else None,
-        "skew": rows_of.shard_skew(chosen) if chosen else None,
+        "skew": rows_of.shard_skew(roles),
         "findings": findings,
         "damage_count": sum(finding.severity == "damage" for finding in findings),
-        "evidence": rows_of.evidence(copies),
+        "evidence": evidence,
+        "explanations": {copy.pk: rows_of.explained(copy, findings, evidence) for copy in copies},
+        "roles": roles,
         "audits": list(
             Audit.objects.filter(placement__in=copies).select_related("placement__tier").order_by("-created_at")[:8]
         ),
