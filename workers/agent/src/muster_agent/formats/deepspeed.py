@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +20,7 @@ from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.own_names import misplaced_findings
 from muster_agent.formats.safetensors import add_absent, other_files
-from muster_agent.formats.torch_archive import Loaded, add_torch_shard, tensor_ranges
+from muster_agent.formats.torch_archive import Loaded, add_torch_shard, load, tensor_ranges
 
 FORMAT = "deepspeed"
 OFFLOAD_FOLDER = "offloaded_tensors"
@@ -33,6 +34,24 @@ _MAX_LISTED = 200
 _NO_RNG = "Keep it in the client state of the save if training must go on bit for bit; else nothing need be done."
 
 
+class Grid(NamedTuple):
+    """How many data-parallel and model-parallel ranks saved, and how many tensor-parallel ones among the latter: 0
+    where that is not told. `is_zero`: each rank keeps a part of the optimizer's state in a file of its own."""
+
+    dp: int
+    mp: int
+    tp: int
+    is_zero: bool
+
+    def rank_of(self, part: Part) -> int | None:
+        """The process that saved a file of ZeRO: processes are counted by stage, then data, then tensor rank."""
+        if part.dp < 0:
+            return None
+        tensors = self.tp or self.mp
+        stage, tensor = divmod(part.mp, tensors) if tensors else (0, part.mp)
+        return (stage * self.dp + part.dp) * tensors + tensor
+
+
 def claims(folder: Folder) -> bool:
     return any(part_of(name) is not None for name in folder.files.keys() | folder.blocked)
 
@@ -44,44 +63,48 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     parts = Parts(folder.files.keys() | folder.blocked)
     loaded = _read_models(folder, parts)
     facts = facts_of(loaded.values())
-    expected = _expected(parts, facts)
-    _take_files(draft, folder, parts, facts, loaded, expected, with_tensors=with_tensors)
+    grid = _grid(parts, facts)
+    _take_files(draft, folder, parts, grid, _expected(parts, facts, grid), loaded, with_tensors=with_tensors)
     _take_offloaded(draft, folder, facts)
-    _take_layout(draft, parts, facts, folder.path)
+    _take_layout(draft, facts, grid, folder.path)
     draft.shards.extend(other_files(folder, {shard.path for shard in draft.shards}))
     return draft
 
 
 # -- what one file says of all -----------------------------------------------------------------------------------------
 def _read_models(folder: Folder, parts: Parts) -> dict[str, Loaded]:
-    """Files of the model with what is in them: of few ranks, since all say the same; of a pipeline's every stage."""
-    scratch = Draft(FORMAT)
+    """Files of the model with what is in them: of few ranks, since all say the same; of a pipeline's every stage. An
+    optimizer's file only where no file of the model can be read."""
     models = [*parts.by_kind[Kind.MODEL], *parts.by_kind[Kind.ZERO_MODEL]]
-    limit = _STAGES_READ if parts.by_kind[Kind.LAYER] else _MODELS_READ
+    is_pipeline = bool(parts.by_kind[Kind.LAYER])
     read: dict[str, Loaded] = {}
-    for part in models[:limit]:
-        loaded = add_torch_shard(scratch, folder, part.name, values=True) if part.name in folder.files else None
-        if loaded is not None:
-            read[part.name] = loaded
-            if loaded.value is not None and limit == _MODELS_READ:
+    for part in models[: _STAGES_READ if is_pipeline else _MODELS_READ]:
+        if part.name in folder.files:
+            read[part.name] = load(folder, part.name)
+            if read[part.name].value is not None and not is_pipeline:
                 break
-    if all(one.value is None for one in read.values()) and parts.by_kind[Kind.OPTIM]:
-        name = parts.by_kind[Kind.OPTIM][0].name
-        loaded = add_torch_shard(scratch, folder, name, values=True) if name in folder.files else None
-        read.update({name: loaded} if loaded is not None else {})
+    for part in parts.by_kind[Kind.OPTIM][:1]:
+        if part.name in folder.files and all(one.value is None for one in read.values()):
+            read[part.name] = load(folder, part.name)
     return read
 
 
-def _take_layout(draft: Draft, parts: Parts, facts: Facts, path: str) -> None:
+def _grid(parts: Parts, facts: Facts) -> Grid:
+    """Counts that a file tells, else those that the names allow."""
+    models = max(parts.highest(kind, "mp") for kind in (Kind.MODEL, Kind.ZERO_MODEL, Kind.OPTIM)) + 1
+    partitions = max(parts.highest(kind, "dp") for kind in (Kind.ZERO_MODEL, Kind.OPTIM)) + 1
+    is_zero = bool(parts.by_kind[Kind.OPTIM] or parts.by_kind[Kind.ZERO_MODEL]) or facts.is_partitioned
+    return Grid(min(facts.dp or partitions, _MAX_RANKS), min(facts.mp or models, _MAX_RANKS), facts.tp or 0, is_zero)
+
+
+def _take_layout(draft: Draft, facts: Facts, grid: Grid, path: str) -> None:
     draft.step = facts.step
-    mp = _mp_count(parts, facts)
-    draft.dp, draft.tp, draft.pp = _dp_count(parts, facts) or None, facts.tp, facts.pp
-    if mp == 1:
+    draft.dp, draft.tp, draft.pp = grid.dp or None, facts.tp, facts.pp
+    if grid.mp == 1:
         draft.tp, draft.pp = 1, 1
-    draft.world_size = draft.dp * mp if draft.dp and mp else None
-    is_zero = _is_zero(parts, facts)
-    of_model = ("tp", "pp") if draft.tp and draft.pp else ("world_size",) if is_zero else ()
-    draft.must_match = ("dp", *of_model) if is_zero else of_model
+    draft.world_size = grid.dp * grid.mp or None
+    of_model = ("tp", "pp") if draft.tp and draft.pp else ("world_size",) if grid.is_zero else ()
+    draft.must_match = ("dp", *of_model) if grid.is_zero else of_model
     if draft.roles is None:
         return
     draft.roles |= facts.roles
@@ -92,37 +115,21 @@ def _take_layout(draft: Draft, parts: Parts, facts: Facts, path: str) -> None:
         draft.findings.append(finding("rng_missing", path=path, detail=detail, severity=Severity.NOTE, cure=_NO_RNG))
 
 
-def _is_zero(parts: Parts, facts: Facts) -> bool:
-    """Whether each rank keeps a part of the optimizer's state in a file of its own."""
-    return bool(parts.by_kind[Kind.OPTIM] or parts.by_kind[Kind.ZERO_MODEL]) or facts.is_partitioned
-
-
-def _mp_count(parts: Parts, facts: Facts) -> int:
-    seen = max(parts.highest(kind, "mp") for kind in (Kind.MODEL, Kind.ZERO_MODEL, Kind.OPTIM)) + 1
-    return min(facts.mp or seen, _MAX_RANKS)
-
-
-def _dp_count(parts: Parts, facts: Facts) -> int:
-    seen = max(parts.highest(kind, "dp") for kind in (Kind.ZERO_MODEL, Kind.OPTIM)) + 1
-    return min(facts.dp or seen, _MAX_RANKS)
-
-
 # -- the files that must be there --------------------------------------------------------------------------------------
-def _expected(parts: Parts, facts: Facts) -> dict[str, Part]:
+def _expected(parts: Parts, facts: Facts, grid: Grid) -> dict[str, Part]:
     """Every file that the save must have left, by name."""
     names: list[str] = []
-    dp, mp = _dp_count(parts, facts), _mp_count(parts, facts)
-    if dp * mp > _MAX_RANKS:
-        dp = mp = 0
+    dp, mp = (grid.dp, grid.mp) if grid.dp * grid.mp <= _MAX_RANKS else (0, 0)
     if parts.by_kind[Kind.ZERO_MODEL]:
         names += [zero_name(Kind.ZERO_MODEL, rank, one, "") for one in range(mp) for rank in range(dp)]
     else:
         names += [model_name(one) for one in range(mp)]
-    if _is_zero(parts, facts):
-        names += [zero_name(Kind.OPTIM, rank, one, parts.style()) for one in range(mp) for rank in range(dp)]
+    if grid.is_zero:
+        style = parts.style()
+        names += [zero_name(Kind.OPTIM, rank, one, style) for one in range(mp) for rank in range(dp)]
     names += _expected_layers(parts, facts)
     names += _expected_experts(parts, facts)
-    return {name: part for name in names if (part := part_of(name)) is not None}
+    return {name: part for name in names if (part := parts.by_name.get(name) or part_of(name)) is not None}
 
 
 def _expected_layers(parts: Parts, facts: Facts) -> Iterator[str]:
@@ -165,9 +172,9 @@ def _take_files(
     draft: Draft,
     folder: Folder,
     parts: Parts,
-    facts: Facts,
-    loaded: dict[str, Loaded],
+    grid: Grid,
     expected: dict[str, Part],
+    loaded: dict[str, Loaded],
     *,
     with_tensors: bool,
 ) -> None:
@@ -175,22 +182,28 @@ def _take_files(
     absent = 0
     for name in sorted(expected.keys() | parts.by_name.keys()):
         part = expected.get(name) or parts.by_name[name]
-        rank = _rank(part, parts, facts)
         if name not in folder.files:
             absent += 1
             if absent <= _MAX_LISTED:
-                _add_absent(draft, folder, part, parts, facts, rank)
+                _add_absent(draft, folder, part, grid)
         elif name not in expected and part.kind in (Kind.OPTIM, Kind.ZERO_MODEL, Kind.MODEL):
-            detail = f"{name} is of a save with other ranks: this one had {_described(parts, facts)}"
+            detail = f"{name} is of a save with other ranks: this one had {grid.dp} data-parallel and {grid.mp} "
+            detail += "model-parallel ones"
             draft.findings.append(finding("shard_orphaned", path=name, detail=detail))
         else:
             read = add_torch_shard(
-                draft, folder, name, rank=rank, role=part.role, values=with_tensors or name in loaded
+                draft,
+                folder,
+                name,
+                rank=grid.rank_of(part),
+                role=part.role,
+                values=with_tensors,
+                loaded=loaded.get(name),
             )
             _take_tensors(draft, part, read, with_tensors=with_tensors)
             roots[name] = read.file.root if read is not None else ""
-        if draft.roles is not None and name in expected:
-            draft.roles.add(part.role)
+    if draft.roles is not None:
+        draft.roles |= {part.role for part in expected.values()}
     draft.findings.extend(misplaced_findings(roots, expected))
 
 
@@ -202,29 +215,15 @@ def _take_tensors(draft: Draft, part: Part, read: Loaded | None, *, with_tensors
         draft.tensors.append(msgspec.structs.replace(tensor, role=role))
 
 
-def _described(parts: Parts, facts: Facts) -> str:
-    return f"{_dp_count(parts, facts)} data-parallel and {_mp_count(parts, facts)} model-parallel ranks"
-
-
-def _add_absent(draft: Draft, folder: Folder, part: Part, parts: Parts, facts: Facts, rank: int | None) -> None:
+def _add_absent(draft: Draft, folder: Folder, part: Part, grid: Grid) -> None:
     what = "optimizer state" if part.role is Role.OPTIMIZER else "part of the model"
     if part.dp >= 0:
-        dp, mp = _dp_count(parts, facts), _mp_count(parts, facts)
-        of_model = f", model-parallel rank {part.mp} of {mp}" if mp > 1 else ""
-        detail = f"rank {part.dp} of {dp}{of_model}: its {what} is not there; each rank saves its own file"
+        of_model = f", model-parallel rank {part.mp} of {grid.mp}" if grid.mp > 1 else ""
+        detail = f"rank {part.dp} of {grid.dp}{of_model}: its {what} is not there; each rank saves its own file"
     else:
-        detail = f"{part.name}, a {what}, is not there" if part.role is Role.MODEL else f"{part.name} is not there"
-    add_absent(draft, folder, part.name, detail, rank=rank)
+        detail = f"{part.name} ({what}) is not there"
+    add_absent(draft, folder, part.name, detail, rank=grid.rank_of(part))
     draft.shards[-1] = msgspec.structs.replace(draft.shards[-1], role=part.role)
-
-
-def _rank(part: Part, parts: Parts, facts: Facts) -> int | None:
-    """The process that saved a file of ZeRO: processes are counted by stage, then data, then tensor rank."""
-    if part.dp < 0:
-        return None
-    stage, tensor = divmod(part.mp, facts.tp) if facts.tp else (0, part.mp)
-    tensors = facts.tp or _mp_count(parts, facts)
-    return (stage * _dp_count(parts, facts) + part.dp) * tensors + tensor
 
 
 # -- optimizer state on local disks ------------------------------------------------------------------------------------

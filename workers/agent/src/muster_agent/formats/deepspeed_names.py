@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
@@ -84,8 +84,8 @@ class Parts:
 
     def style(self) -> str:
         """The style of most optimizer files, and of two equally frequent ones the greater."""
-        styles = [part.style for part in self.by_kind[Kind.OPTIM]]
-        return max(set(styles), key=lambda one: (styles.count(one), one), default="|_")
+        styles = Counter(part.style for part in self.by_kind[Kind.OPTIM])
+        return max(styles, key=lambda one: (styles[one], one), default="|_")
 
     def highest(self, kind: Kind, field: str) -> int:
         """The highest number of that field; -1 where there is none."""

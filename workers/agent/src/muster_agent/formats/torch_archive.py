@@ -302,19 +302,17 @@ def add_torch_shard(
     role: Role = Role.OTHER,
     promised_bytes: int | None = None,
     values: bool = False,
+    loaded: Loaded | None = None,
 ) -> Loaded | None:
     """Take the file `name`, which the format says is one of torch.save, into the draft: its entry and its findings. Its
-    pickle is read only with `values`. None, and what that means for the draft, where it is not among the folder's
-    readable files."""
+    pickle is read only with `values`; `loaded` is given where the file was read before. None, and what that means for
+    the draft, where it is not among the folder's readable files."""
     seen = folder.files.get(name)
     if seen is None:
         add_absent(draft, folder, name, f"{name} belongs to the checkpoint, but is not there", rank=rank)
         return None
-    if values:
-        loaded = load(folder, name)
-    else:
-        file = inspect(folder, name)
-        loaded = Loaded(file, None, file.findings, folder, name, {})
+    if loaded is None:
+        loaded = load(folder, name) if values else _unloaded(folder, name)
     draft.shards.append(
         ShardEntry(
             path=name,
@@ -331,6 +329,11 @@ def add_torch_shard(
             draft.undecided = draft.undecided or found.detail
         draft.structure_known = draft.structure_known or found.code == "metadata_unsafe"
     return loaded
+
+
+def _unloaded(folder: Folder, name: str) -> Loaded:
+    file = inspect(folder, name)
+    return Loaded(file, None, file.findings, folder, name, {})
 
 
 def crc_findings(folder: Folder, name: str) -> list[Finding]:
