@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 ALL ?=
 ONCE ?=
+EXAMPLES ?= 20000
 
-.PHONY: help setup setup-dev demo test lint format bench lock openapi screenshots clean
+.PHONY: help setup setup-dev demo test fuzz lint format bench lock openapi screenshots clean
 
 help:
 	@echo "make setup        the runtime into ./.venv (with ./.venv/bin/muster)"
 	@echo "make demo         everything on real input, until Ctrl-C; ONCE=1 ends after the summary"
 	@echo "make test         the suite; ALL=1 with every outside program and on PostgreSQL too"
+	@echo "make fuzz         malformed files for every format reader; EXAMPLES=20000 for each of its tests"
 	@echo "make lint         ruff, mypy, import contracts, migrations, OpenAPI"
 	@echo "make bench        reload speed against peers, as ratios"
 
@@ -32,6 +34,11 @@ demo: setup
 
 test: setup-dev
 	@ALL=$(ALL) $(BIN)/python -m tests.suite
+
+# The tests that take their number of examples from this variable are the ones meant here.
+fuzz: setup-dev
+	@MUSTER_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q \
+		$(shell grep -rl --include='test_*.py' MUSTER_FUZZ_EXAMPLES tests/agent)
 
 lint: setup-dev
 	@$(BIN)/ruff check .

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from muster_agent.formats.base import Finding, Role
+import msgspec
+
+from muster_agent.formats.base import Finding, Role, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.deepspeed_facts import Facts, facts_of
 from muster_agent.formats.deepspeed_names import part_of
@@ -117,12 +119,20 @@ def _take_parameter(
         if loaded is not None:
             roots[name] = loaded.file.root
             held[name] = _elements(loaded)
-            inner.tensors.extend(tensor_ranges(loaded, name) if with_tensors else ())
+            if with_tensors:
+                inner.tensors.extend(_ranges(loaded, name, parameter, role))
     inner.findings.extend(misplaced_findings(roots))
     inner.findings.extend(_size_findings(held, parameter, facts))
     take_folder_findings(inner, folder)
     nest(draft, inner, parameter)
     return frozenset(names)
+
+
+def _ranges(loaded: Loaded, name: str, parameter: str, role: Role) -> Iterator[TensorRange]:
+    """The file's tensor, called after the parameter and the state."""
+    state = name.removesuffix(".pt")
+    for tensor in tensor_ranges(loaded, name):
+        yield msgspec.structs.replace(tensor, name=f"{parameter}.{state}", role=role)
 
 
 def _elements(loaded: Loaded) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -141,6 +142,8 @@ class Folder:
     folders: list[str] = field(default_factory=list)
     links: set[str] = field(default_factory=set)
     blocked: set[str] = field(default_factory=set)
+    targets: dict[str, str] = field(default_factory=dict)
+    """What the links among `blocked` say, by their names."""
     own: set[str] = field(default_factory=set)
     identities: dict[str, tuple[int, int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -315,6 +318,7 @@ def _take_link(folder: Folder, name: str) -> bool:
     except OSError as error:
         _take_trouble(folder, name, error)
         return False
+    _take_target(folder, name)
     folder.blocked.add(name)
     folder.findings.append(_escape(name, path))
     return False
@@ -324,8 +328,15 @@ def _take_trouble(folder: Folder, name: str, error: OSError) -> None:
     """An entry that is gone by now was deleted while the folder was being listed, unless it is a broken link."""
     if error.errno == errno.ENOENT and name not in folder.links:
         return
+    _take_target(folder, name)
     folder.blocked.add(name)
     folder.findings.append(_named(trouble(error, os.path.join(folder.path, name)), name))
+
+
+def _take_target(folder: Folder, name: str) -> None:
+    if name in folder.links:
+        with contextlib.suppress(OSError):
+            folder.targets[name] = os.readlink(os.path.join(folder.path, name))
 
 
 def escapes(path: str, root: str) -> bool:

@@ -100,6 +100,7 @@ def add_fsdp(draft: Draft, folder: Folder, *, with_tensors: bool) -> int | None:
     for name, role in fsdp_folders(folder):
         inner = read_nested(draft, folder, name, _reader(role), with_tensors=with_tensors)
         draft.committed = False if inner.committed is False else draft.committed
+        draft.settling = draft.settling or inner.settling
         worlds.append(inner.world_size or 0)
     return max(worlds, default=0) or None
 

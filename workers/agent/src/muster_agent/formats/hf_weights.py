@@ -56,7 +56,7 @@ def is_weight_name(name: str) -> bool:
 def add_weights(draft: Draft, folder: Folder, *, with_tensors: bool) -> set[str]:
     """Take whatever weights the folder holds into the draft, each kind once. Returns the names that were used or that
     were set aside as a second set of the same weights; empty where there are none."""
-    names = {name for name in folder.files if not is_temporary(name)}
+    names = {name for name in folder.files.keys() | folder.blocked if not is_temporary(name)}
     used = _add_safetensors(draft, folder, names, with_tensors=with_tensors)
     bins = {name for name in names if is_bin_name(name)}
     second = {name for name in bins if any(_is_adapter(name) == _is_adapter(other) for other in used)}
@@ -83,14 +83,19 @@ def _add_safetensors(draft: Draft, folder: Folder, names: Collection[str], *, wi
     """Indexed files, else numbered ones, else single ones."""
     listed = {name for name in names if name.endswith(".safetensors")}
     index = next((name for name in sorted(names) if is_indexed_name(name)), None)
-    if index is not None:
+    if index is not None and index not in folder.files:
+        add_absent(draft, folder, index, "")
+    elif index is not None:
         add_indexed(draft, folder, index, with_tensors=with_tensors)
         return listed | {index}
     if any(map(is_numbered_name, names)):
         add_unindexed(draft, folder, with_tensors=with_tensors)
         listed = {name for name in listed if not is_numbered_name(name)}
     for name in sorted(listed):
-        add_shard(draft, read_shard(folder, name, with_tensors=with_tensors), with_tensors=with_tensors)
+        if name in folder.files:
+            add_shard(draft, read_shard(folder, name, with_tensors=with_tensors), with_tensors=with_tensors)
+        else:
+            add_absent(draft, folder, name, "")
     return {name for name in names if name.endswith(".safetensors")}
 
 
@@ -98,7 +103,9 @@ def _add_safetensors(draft: Draft, folder: Folder, names: Collection[str], *, wi
 def _add_bins(draft: Draft, folder: Folder, names: Collection[str], *, with_tensors: bool) -> None:
     index = next((name for name in sorted(names) if name.endswith(BIN_INDEX_SUFFIX)), None)
     files = {name for name in names if not name.endswith(BIN_INDEX_SUFFIX)}
-    if index is not None:
+    if index is not None and index not in folder.files:
+        add_absent(draft, folder, index, "")
+    elif index is not None:
         files -= _add_indexed_bins(draft, folder, index, files, with_tensors=with_tensors)
     elif len(numbered := {name for name in files if OF_NAME.fullmatch(name)}) > 0:
         _note_absent_numbers(draft, folder, numbered)

@@ -10,6 +10,7 @@ from muster_agent.formats.folder import Folder
 from muster_agent.formats.hf_configuration import CONFIGURATION_NAMES, configuration_findings
 from muster_agent.formats.hf_state import add_state_files, torch_names
 from muster_agent.formats.hf_weights import add_weights, is_bin_name
+from muster_agent.formats.hub_cache import note_broken_links
 from muster_agent.formats.names import is_temporary
 from muster_agent.formats.safetensors import FORMAT, add_shard, other_files, read_shard
 from muster_agent.formats.safetensors_index import is_indexed_name, is_numbered_name
@@ -53,6 +54,7 @@ def read_folder(folder: Folder, with_tensors: bool) -> Draft:
     if used and all(map(is_bin_name, used)):
         draft.format = TORCH_FORMAT
     add_state_files(draft, folder, torch_names(folder, used), with_tensors=with_tensors)
+    note_broken_links(draft, folder)
     draft.findings.extend(configuration_findings(folder))
     known = {shard.path for shard in draft.shards} | used
     draft.shards.extend(other_files(folder, known))

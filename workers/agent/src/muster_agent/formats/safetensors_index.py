@@ -167,12 +167,14 @@ def families(names: Collection[str]) -> dict[tuple[str, int, str], set[int]]:
 
 
 def add_unindexed(draft: Draft, folder: Folder, *, with_tensors: bool) -> None:
-    """Files named `-00001-of-00002` without their index: it is written last, so the save did not end."""
-    draft.committed = False
-    for (stem, count, _), numbers in sorted(families(list(filter(is_numbered_name, folder.files))).items()):
+    """Files named `-00001-of-00002` without their index: it is written last, so the save did not end, unless the name
+    says that there is but one file."""
+    names = [name for name in folder.files.keys() | folder.blocked if is_numbered_name(name)]
+    for (stem, count, _), _numbers in sorted(families(names).items()):
+        draft.committed = False if count > 1 else draft.committed
         for number in range(1, min(count, 99_999) + 1):
             name = f"{stem}-{number:05d}-of-{count:05d}.safetensors"
-            if number in numbers:
+            if name in folder.files:
                 add_shard(draft, read_shard(folder, name, with_tensors=with_tensors), with_tensors=with_tensors)
             elif len(draft.findings) < MAX_LISTED:
                 add_absent(draft, folder, name, f"the names of its siblings promise {name}, which is not there")

@@ -1,0 +1,34 @@
+"""Hugging Face's download cache: `snapshots/<revision>/` holds links to `blobs/`, which a copy or a move breaks."""
+
+from __future__ import annotations
+
+import os
+
+from muster_agent.formats.codes import finding
+from muster_agent.formats.draft import Draft
+from muster_agent.formats.folder import Folder
+
+SNAPSHOTS = "snapshots"
+BLOBS = "blobs"
+
+
+def note_broken_links(draft: Draft, folder: Folder) -> None:
+    """Links of a snapshot whose blob is in the cache, but not where they lead: the files are not there, and can be put
+    right. Blobs outside the folder that is inspected are not looked for."""
+    revision = os.path.dirname(folder.path)
+    cache = os.path.dirname(revision)
+    if not folder.targets or os.path.basename(revision) != SNAPSHOTS or not _is_inside(cache, folder.root):
+        return
+    blobs = folder.tree.look(os.path.join(cache, BLOBS), folder.root)
+    for name, target in sorted(folder.targets.items()):
+        blob = target.rsplit("/", 1)[-1]
+        if blob in blobs.files:
+            right = f"../../{BLOBS}/{blob}"
+            detail = f"its link leads to {target!r}, which is not to be had; the file itself is {right}"
+            cure = f"Put the link right: `ln -sfn {right} {name}`; downloading again is not needed."
+            draft.findings.append(finding("shard_missing", path=name, detail=detail, cure=cure))
+
+
+def _is_inside(path: str, root: str) -> bool:
+    real = os.path.realpath(path)
+    return real == root or real.startswith(root.rstrip("/") + "/")
