@@ -4,8 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from muster_agent.formats.base import Status
+from muster_agent.formats.base import Severity, Status
 from muster_agent.formats.detect import read_checkpoint
+
+from tests.agent.formats.damage import DATA, damage, files_under
 
 Sample = Callable[[str], Path]
 
@@ -47,3 +49,16 @@ def test_a_header_without_offsets_is_not_understood(sample: Sample) -> None:
     path = folder / "shard-00001-model-00001-of-00002.safetensors"
     path.write_bytes(path.read_bytes().replace(b"saved_offsets", b"other_offsets"))
     assert codes(folder) == {"metadata_unreadable"}
+
+
+@pytest.mark.parametrize("kind", ["truncate", "empty", "delete", "extend"])
+@pytest.mark.parametrize("file", files_under(DATA / "dcp/hf/w4-sharded"))
+def test_damage_to_any_shard_is_found_and_named(sample: Sample, file: str, kind: str) -> None:
+    folder = sample("dcp/hf/w4-sharded")
+    damage(folder / file, kind)
+    found = read_checkpoint((folder / file).parent, grace_seconds=0)
+    name = Path(file).name
+    named = {one.path for one in found.findings if one.severity is not Severity.NOTE}
+    assert name in named or (kind == "delete" and found.status is Status.INCOMPLETE), found.findings
+    if kind != "delete":
+        assert found.status is Status.CORRUPT

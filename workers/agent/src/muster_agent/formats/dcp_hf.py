@@ -14,7 +14,7 @@ from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
-from muster_agent.formats.safetensors import ReadShard, add_shard, other_files, read_shard
+from muster_agent.formats.safetensors import ReadShard, add_absent, add_shard, other_files, read_shard
 
 FORMAT = "dcp_hf"
 SHARDING_KEY = "DCP_SHARDING_INFO"
@@ -42,21 +42,25 @@ def read_dcp_hf(folder: Folder, with_tensors: bool) -> Draft:
     draft = Draft(FORMAT)
     parts: dict[str, list[Box]] = defaultdict(list)
     numbers: dict[int, set[int]] = defaultdict(set)
-    ranks = set()
-    for name in sorted(folder.files):
+    written: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    for name in sorted(folder.files.keys() | folder.blocked):
         match = _NAME.fullmatch(name)
         if match is None:
             continue
         rank, number, count = (int(group) for group in match.groups())
-        ranks.add(rank - 1)
+        written[rank - 1].add((number, count))
         numbers[count].add(number)
+        if name not in folder.files:
+            add_absent(draft, folder, name, "", rank=rank - 1)
+            continue
         shard = read_shard(folder, name, with_tensors=True, rank=rank - 1)
         add_shard(draft, shard, with_tensors=with_tensors)
         draft.findings.extend(_take_boxes(parts, shard))
-    draft.world_size = max(ranks) + 1 if ranks else None
+    draft.world_size = max(written) + 1 if written else None
     draft.findings.extend(_count_findings(numbers))
     if all(found.severity is not Severity.DAMAGE for found in draft.findings):
         draft.findings.extend(_coverage_findings(parts, folder.path))
+        draft.findings.extend(_uneven_findings(written))
     draft.shards.extend(other_files(folder, []))
     return draft
 
@@ -93,6 +97,22 @@ def _count_findings(numbers: dict[int, set[int]]) -> list[Finding]:
             detail = f"no rank left a file for part {number} of {count}"
             found.append(finding("shard_missing", path=path, detail=detail))
     return found
+
+
+def _uneven_findings(written: dict[int, set[tuple[int, int]]]) -> list[Finding]:
+    """Files that one rank lacks and others have: where all its tensors there are too small to be cut so often it had
+    nothing to write, so this is no proof."""
+    found = []
+    for rank in sorted(written):
+        for number, count in sorted(set.union(*written.values()) - written[rank]):
+            name = f"shard-{rank + 1:05d}-model-{number:05d}-of-{count:05d}.safetensors"
+            detail = (
+                f"rank {rank} left no file for part {number} of {count}, as other ranks did: it had nothing to write, "
+            )
+            detail += "or the file, which may have held the last part of its tensors, is lost"
+            cure = "Compare with another step of the run: if its ranks left this file, copy it from another placement."
+            found.append(finding("shard_missing", path=name, detail=detail, severity=Severity.WARNING, cure=cure))
+    return found[:20]
 
 
 def _coverage_findings(parts: dict[str, list[Box]], path: str) -> list[Finding]:
