@@ -125,6 +125,14 @@ def test_optimizer_files_that_are_all_gone_are_missing_not_stage_0(tmp_path: Pat
     assert (found.status, len(alarms(found))) == (Status.INCOMPLETE, 2)
 
 
+def test_files_of_the_model_that_are_all_gone_are_missed_by_their_own_names(tmp_path: Path) -> None:
+    folder = copy_sample("deepspeed/zero3-bf16/global_step4", tmp_path)
+    lost = sorted(path.name for path in folder.glob("*_model_states.pt"))
+    for name in lost:
+        (folder / name).unlink()
+    assert alarms(read(folder)) == [("shard_missing", name) for name in lost]
+
+
 def test_the_last_rank_is_missed_even_where_no_file_of_the_model_can_be_read(tmp_path: Path) -> None:
     files = {"mp_rank_00_model_states.pt": model(3), **optims(3)}
     del files["zero_pp_rank_2_mp_rank_00_optim_states.pt"]

@@ -120,7 +120,7 @@ def _expected(parts: Parts, facts: Facts, grid: Grid) -> dict[str, Part]:
     """Every file that the save must have left, by name."""
     names: list[str] = []
     dp, mp = (grid.dp, grid.mp) if grid.dp * grid.mp <= _MAX_RANKS else (0, 0)
-    if parts.by_kind[Kind.ZERO_MODEL]:
+    if parts.by_kind[Kind.ZERO_MODEL] or (facts.stage == 3 and not parts.by_kind[Kind.MODEL]):
         names += [zero_name(Kind.ZERO_MODEL, rank, one, "") for one in range(mp) for rank in range(dp)]
     else:
         names += [model_name(one) for one in range(mp)]
