@@ -118,6 +118,18 @@ def test_the_number_of_the_save_orders_the_checkpoints_whatever_the_counter_insi
     )
 
 
+def test_weights_in_a_folder_of_their_own_belong_to_the_save(tmp_path: Path) -> None:
+    files = saved()
+    weights = files.pop("model.safetensors")
+    folder = write(tmp_path / "checkpoint-500", files)
+    write(folder / "unet", {"diffusion_pytorch_model.safetensors": weights})
+    found = read(folder)
+    assert (found.format, found.status, found.resumable, found.step) == ("accelerate", Status.COMPLETE, True, 500)
+    assert [one.step for one in inventory(tmp_path, grace_seconds=0).checkpoints] == [500]
+    damage(folder / "unet" / "diffusion_pytorch_model.safetensors", "truncate")
+    assert ("shard_truncated", "unet/diffusion_pytorch_model.safetensors") in alarms(read(folder))
+
+
 def test_state_without_any_weights_is_incomplete(tmp_path: Path) -> None:
     files = saved()
     del files["model.safetensors"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from muster_agent.formats import deepspeed
+from muster_agent.formats import deepspeed, safetensors_folder
 from muster_agent.formats.base import Role, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
@@ -20,7 +20,8 @@ from muster_agent.formats.folder import Folder
 from muster_agent.formats.hf_configuration import configuration_findings
 from muster_agent.formats.hf_state import add_fsdp, add_state_files, fsdp_folders, torch_names
 from muster_agent.formats.hf_trainer import chosen_tag, copy_layout
-from muster_agent.formats.hf_weights import add_weights
+from muster_agent.formats.hf_weights import add_weights, is_weight_name
+from muster_agent.formats.names import is_temporary
 from muster_agent.formats.nested import read_nested
 from muster_agent.formats.own_names import misplaced_findings
 from muster_agent.formats.pickle_machine import Record
@@ -61,6 +62,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     if tags:
         inner = read_nested(draft, folder, chosen_tag(folder, tags), deepspeed.read, with_tensors=with_tensors)
         copy_layout(draft, inner)
+    _add_models(draft, folder, tags, with_tensors=with_tensors)
     names = folder.files.keys() | folder.blocked
     by_rank = {name for name in names if _RANK_MODEL.fullmatch(name)}
     states = add_state_files(draft, folder, torch_names(folder, used | by_rank), with_tensors=with_tensors)
@@ -73,6 +75,19 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     known = {shard.path for shard in draft.shards} | used
     draft.shards.extend(other_files(folder, known))
     return draft
+
+
+def _add_models(draft: Draft, folder: Folder, tags: list[str], *, with_tensors: bool) -> None:
+    """Scripts that train several models, or one of a pipeline, save each in a folder of its own beside the state."""
+    taken = {*tags, *(name for name, _ in fsdp_folders(folder))}
+    for name in folder.folders:
+        if name not in taken and not is_temporary(name) and any(map(is_weight_name, _names(folder.sub(name)))):
+            inner = read_nested(draft, folder, name, safetensors_folder.read_folder, with_tensors=with_tensors)
+            draft.committed = False if inner.committed is False else draft.committed
+
+
+def _names(folder: Folder) -> set[str]:
+    return folder.files.keys() | folder.blocked
 
 
 def _holds_model(draft: Draft) -> bool:

@@ -27,7 +27,8 @@ _GENERIC_FOLDERS = frozenset(
 )
 """What every job calls the folder of its checkpoints, so that the name tells no run from another."""
 _TEMPORARY = re.compile(
-    r"\.tmp[A-Za-z0-9_-]*$|\.tmp\.|\.orbax-checkpoint-tmp|_tmp_[0-9a-f-]{8,}$|\.partial$|\.dirty\.|^tmp-checkpoint-\d+$"
+    r"\.tmp[A-Za-z0-9_-]*$|\.tmp\.|\.orbax-checkpoint-tmp|_tmp_[0-9a-f-]{8,}$|\.partial$|\.incomplete$|\.dirty\."
+    r"|^tmp-checkpoint-\d+$"
 )
 _TEMPORARY_ENDING = re.compile(r"(?:\.orbax-checkpoint-tmp|\.tmp|_tmp_|\.partial).*$", re.DOTALL)
 
