@@ -10,6 +10,7 @@ from muster_agent.formats.base import Role
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
+from muster_agent.formats.names import step_of_name
 from muster_agent.formats.torch_archive import Loaded, add_torch_shard, scalar, tensor_ranges
 
 COMMON_NAME = "common.pt"
@@ -83,6 +84,15 @@ def take_state(draft: Draft, folder: Folder, value: Any) -> Layout:
     if draft.roles is not None and isinstance(value, dict):
         draft.roles |= _roles(value, has_position=draft.step is not None)
     return layout
+
+
+def take_named_step(draft: Draft, folder: Folder) -> None:
+    """NeMo's names count a step before it is finished and its state after that, so `step=99` holds step 100. There the
+    name's step is kept: it is the one that people and its own links go by."""
+    name = folder_name(folder)
+    named = step_of_name(name)
+    if named is not None and "step=" in name and draft.step in (None, named + 1):
+        draft.step = named
 
 
 def _roles(value: dict[Any, Any], *, has_position: bool) -> set[Role]:

@@ -22,6 +22,7 @@ from muster_agent.formats.megatron_common import (
     folder_name,
     is_iteration_name,
     take_configuration,
+    take_named_step,
     take_state,
     take_train_state,
     take_unfinished,
@@ -65,6 +66,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     """Judge the folder of one iteration, with the parts that lie in folders of their own."""
     draft = _read_part(folder, with_tensors)
     take_unfinished(draft, folder)
+    take_named_step(draft, folder)
     take_train_state(draft, folder)
     take_configuration(draft, folder)
     take_loader_files(draft, folder)

@@ -5,21 +5,19 @@ There is no marker inside: while it is written, and while it is deleted, `NAME-u
 
 from __future__ import annotations
 
-import re
-
 from muster_agent.formats import dcp, megatron_dist, megatron_zarr
 from muster_agent.formats.base import Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
-from muster_agent.formats.megatron_common import folder_name, take_unfinished
+from muster_agent.formats.megatron_common import folder_name, take_named_step, take_unfinished
+from muster_agent.formats.names import step_of_name
 from muster_agent.formats.nested import list_nested, read_nested
 from muster_agent.formats.reader import FolderFormat
 from muster_agent.formats.safetensors import other_files
 
 FORMAT = "nemo"
 _WEIGHTS, _CONTEXT = "weights", "context"
-_STEP = re.compile(r"(?:^|[-_.])step=(\d{1,18})", re.ASCII)
 _INNER = (
     FolderFormat(megatron_zarr.FORMAT, megatron_zarr.claims, megatron_zarr.read),
     FolderFormat(megatron_dist.FORMAT, megatron_dist.claims, megatron_dist.read),
@@ -27,17 +25,11 @@ _INNER = (
 )
 
 
-def step_of(name: str) -> int | None:
-    """The step in a name such as `llama--val_loss=2.34-epoch=0-step=99-consumed_samples=800.0-last`."""
-    match = _STEP.search(name)
-    return int(match.group(1)) if match else None
-
-
 def claims(folder: Folder) -> bool:
     if _WEIGHTS not in folder.folders:
         return False
     inside = folder.sub(_WEIGHTS)
-    begun = not inside.files and (_CONTEXT in folder.folders or step_of(folder_name(folder)) is not None)
+    begun = not inside.files and (_CONTEXT in folder.folders or step_of_name(folder_name(folder)) is not None)
     return begun or (_CONTEXT in folder.folders and dcp.claims(inside)) or _megatron(inside)
 
 
@@ -49,7 +41,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     """Judge the folder of one step."""
     draft = Draft(FORMAT, roles=set())
     _read_weights(draft, folder, with_tensors)
-    _take_step(draft, folder)
+    take_named_step(draft, folder)
     take_unfinished(draft, folder)
     for name in folder.folders:
         if name != _WEIGHTS:
@@ -80,12 +72,3 @@ def _read_weights(draft: Draft, folder: Folder, with_tensors: bool) -> None:
         inner.dp,
         inner.must_match,
     )
-
-
-def _take_step(draft: Draft, folder: Folder) -> None:
-    """The name counts the step before it was finished, the state after it, so they may differ by one."""
-    named = step_of(folder_name(folder))
-    if named is not None and draft.step is not None and draft.step - named not in (0, 1):
-        detail = f"the name says step {named}, the state inside says {draft.step}"
-        draft.findings.append(finding("step_mismatch", path=folder.path, detail=detail))
-    draft.step = named if draft.step is None else draft.step
