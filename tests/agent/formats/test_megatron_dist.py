@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.walk import inventory
+from muster_agent.jobs.seal import seal
 
 from tests.agent.dcp_factory import Piece, write_dcp
 from tests.agent.formats.damage import DATA, KINDS, age, copy_sample, damage, files_under, swap
@@ -433,6 +434,25 @@ def test_a_name_in_the_list_of_sums_that_leads_away_is_never_opened(tmp_path: Pa
     folder = build(tmp_path / "iter_0000010")
     integrity(folder, **{name: "0" * 64})
     assert (read(folder).status, codes(read(folder))) == (Status.UNREADABLE, {"path_unsafe"})
+
+
+def test_bytes_that_differ_from_the_recorded_sums_are_not_sealed(tmp_path: Path) -> None:
+    folder = build(tmp_path / "iter_0000010")
+    (folder / "tokenizer.model").write_bytes(b"vocabulary")
+    integrity(folder)
+    assert seal(str(folder), write_beside=False).manifest is not None
+    (folder / "tokenizer.model").write_bytes(b"vocabularY")
+    age(folder)
+    body = seal(str(folder), write_beside=False)
+    assert body.manifest is None
+    assert [(one.code, one.path) for one in body.findings] == [("digest_mismatch", "tokenizer.model")]
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"algorithm":"sha256","files":{"a":"xyz"}}', b"[" * 10_000])
+def test_a_list_of_sums_that_cannot_be_read_is_damage(tmp_path: Path, data: bytes) -> None:
+    folder = build(tmp_path / "iter_0000010")
+    (folder / "integrity.json").write_bytes(data)
+    assert (read(folder).status, codes(read(folder))) == (Status.CORRUPT, {"metadata_unreadable"})
 
 
 # -- could not look ----------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from muster_agent.formats.torch_archive import Loaded, add_torch_shard, scalar, 
 COMMON_NAME = "common.pt"
 MARKER_NAME = "metadata.json"
 TRAIN_STATE_NAME = "train_state.pt"
-INTEGRITY_NAME = "integrity.json"
 RELEASE = "release"
 UNFINISHED_SUFFIX = "-unfinished"
 _ITERATION_NAME = re.compile(r"iter_\d{1,18}", re.ASCII)

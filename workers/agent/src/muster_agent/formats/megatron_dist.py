@@ -6,18 +6,17 @@ state that all ranks share lies in `common.pt`, or in newer versions as an objec
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from muster_agent.formats import dcp
-from muster_agent.formats.base import Finding, Role, Severity, ShardEntry
+from muster_agent.formats.base import Role, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.dcp_metadata import Plan
 from muster_agent.formats.draft import Draft
-from muster_agent.formats.folder import Folder, reach
+from muster_agent.formats.folder import Folder
+from muster_agent.formats.integrity import take_integrity
 from muster_agent.formats.megatron_common import (
     COMMON_NAME,
-    INTEGRITY_NAME,
     MARKER_NAME,
     folder_name,
     is_iteration_name,
@@ -28,7 +27,6 @@ from muster_agent.formats.megatron_common import (
     take_unfinished,
 )
 from muster_agent.formats.megatron_loader import take_loader_files
-from muster_agent.formats.names import unsafe_reason
 from muster_agent.formats.nested import list_nested, read_nested
 from muster_agent.formats.pickle_machine import PickleRefused
 from muster_agent.formats.safetensors import metadata_entry, read_json
@@ -40,19 +38,17 @@ from muster_agent.formats.zip_directory import ZipRefused, payload_begin, read_a
 FORMAT = "megatron_dist"
 _BACKENDS = frozenset({"torch_dist", "fsdp_dtensor", "torch_dcp"})
 _MAX_MARKER_BYTES = 64 * 1024
-_MAX_INTEGRITY_BYTES = 64 * 1024 * 1024
 _MAX_COMMON_BYTES = 64 * 1024 * 1024
 _COMMON_KEY = "common_state"
 _MODELOPT = "modelopt_state"
-_MAX_LISTED = 100
-_SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 
 
 def claims(folder: Folder) -> bool:
-    names = folder.files.keys() | folder.blocked
     if MARKER_NAME in folder.files and backend_of(folder) in _BACKENDS:
         return True
-    return COMMON_NAME in names or (is_iteration_name(folder_name(folder)) and dcp.claims(folder))
+    if COMMON_NAME in folder.files or COMMON_NAME in folder.blocked:
+        return True
+    return is_iteration_name(folder_name(folder)) and dcp.claims(folder)
 
 
 def backend_of(folder: Folder) -> str | None:
@@ -88,7 +84,7 @@ def _read_part(folder: Folder, with_tensors: bool) -> Draft:
     if plan is not None:
         draft.findings.extend(group_findings(plan.objects, dcp.COMMIT_NAME))
     take_state(draft, folder, _common(draft, folder, plan))
-    _take_integrity(draft, folder)
+    take_integrity(draft, folder)
     return draft
 
 
@@ -149,45 +145,3 @@ def _object(folder: Folder, plan: Plan, name: str) -> Any:
             return read_torch_pickle(opened.pread(member.size_bytes, begin)).value
     except (OSError, ZipRefused, PickleRefused):
         return None
-
-
-# -- recorded sums -----------------------------------------------------------------------------------------------------
-def _take_integrity(draft: Draft, folder: Folder) -> None:
-    """`integrity.json` lists files with their SHA-256. Here the list is held against the folder; sealing and verifying
-    compute the sums."""
-    if INTEGRITY_NAME not in folder.files:
-        return
-    draft.shards.append(metadata_entry(INTEGRITY_NAME, folder.files[INTEGRITY_NAME]))
-    sums, problem = read_integrity(folder)
-    if problem is not None:
-        draft.findings.append(problem)
-    known = {shard.path for shard in draft.shards} | folder.blocked
-    for name in sums:
-        reach(folder, name)
-    lost = sorted(name for name in sums if name not in folder.files and name not in known)
-    for name in lost[:_MAX_LISTED]:
-        detail = f"{INTEGRITY_NAME} lists {len(lost)} files that are not there, {name} is one"
-        draft.findings.append(finding("shard_missing", path=name, detail=detail))
-
-
-def read_integrity(folder: Folder) -> tuple[dict[str, str], Finding | None]:
-    """SHA-256 in hexadecimal digits by file name; empty, with a finding, where the list cannot be understood."""
-    document, problem = read_json(folder, INTEGRITY_NAME, _MAX_INTEGRITY_BYTES)
-    if problem is not None:
-        return {}, problem
-    files = document.get("files") if isinstance(document, dict) else None
-    if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
-        detail = f"{INTEGRITY_NAME} does not list files with their sums"
-        return {}, finding("metadata_unreadable", path=INTEGRITY_NAME, detail=detail)
-    if document.get("algorithm") != "sha256":
-        detail = f"{INTEGRITY_NAME} uses {str(document.get('algorithm'))[:40]!r}, which this version does not compute"
-        return {}, finding("metadata_unreadable", path=INTEGRITY_NAME, detail=detail, severity=Severity.NOTE)
-    for name, digest in files.items():
-        reason = unsafe_reason(name)
-        if reason:
-            detail = f"the file name {ascii(name[:200])} {reason}"
-            return {}, finding("path_unsafe", path=INTEGRITY_NAME, detail=detail)
-        if not _SHA256.fullmatch(digest):
-            detail = f"the sum of {name[:200]!r} in {INTEGRITY_NAME} is not a SHA-256"
-            return {}, finding("metadata_unreadable", path=INTEGRITY_NAME, detail=detail)
-    return files, None

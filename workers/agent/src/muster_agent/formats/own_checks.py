@@ -6,27 +6,18 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
+from muster_agent.formats import integrity
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.codes import finding
+from muster_agent.formats.recorded import Open, RecordedSum, Source
 from muster_agent.formats.tree import Opened
 from muster_agent.formats.zip_directory import Archive, Member, ZipRefused, payload_begin, read_archive
 
 _MAX_LISTED = 100
 _BLOCK_BYTES = 4 * 1024 * 1024
-
-
-class RecordedSum(NamedTuple):
-    """Bytes [begin, end) of a shard must have the check sum `expected` (lower-case hex) of the kind `algorithm`. `what`
-    names them in findings."""
-
-    begin: int
-    end: int
-    algorithm: str
-    expected: str
-    what: str
 
 
 class Hasher(Protocol):
@@ -51,10 +42,6 @@ class Crc32:
 
 
 HASHERS: dict[str, Callable[[], Hasher]] = {"crc32": Crc32, "sha256": hashlib.sha256}
-
-Open = Callable[[str], Opened]
-Source = Callable[[ShardMap, Open], Mapping[str, Sequence[RecordedSum]]]
-"""Finds recorded sums by shard path, and reads for that what it must. May raise OSError."""
 
 
 def recorded_sums(shard_map: ShardMap, open_shard: Open) -> dict[str, list[RecordedSum]]:
@@ -162,4 +149,4 @@ def _zips(shard_map: ShardMap, open_shard: Open) -> dict[str, list[RecordedSum]]
     return found
 
 
-SOURCES: tuple[Source, ...] = (_zips,)
+SOURCES: tuple[Source, ...] = (_zips, integrity.recorded_sums)
