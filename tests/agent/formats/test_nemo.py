@@ -11,6 +11,7 @@ from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.walk import inventory
 
 from tests.agent.formats.damage import DATA, age
+from tests.agent.torch_factory import Tensor, torch_zip
 
 NAME = "llama--val_loss=2.34-epoch=0-step=99-consumed_samples=800.0-last"
 
@@ -113,3 +114,78 @@ def test_a_run_that_keeps_its_final_weights_beside_is_not_taken_for_nemo(tmp_pat
     (tmp_path / "run" / "weights" / "notes.txt").write_text("x")
     (tmp_path / "run" / "context").mkdir()
     assert inventory(tmp_path / "run", grace_seconds=0).checkpoints == ()
+
+
+# -- NeMo 1: files of every step in the folders of ranks ---------------------------------------------------------------
+OLD = "megatron_gpt--val_loss=2.34-step={step}-consumed_samples=800.0"
+
+
+def ranks(run: Path, names: list[str], *steps: int) -> Path:
+    for name in names:
+        (run / "checkpoints" / name).mkdir(parents=True)
+        for step in steps:
+            value = {"state_dict": {"w": Tensor("0", (4,))}, "optimizer_states": [{"m": Tensor("1", (4,))}]}
+            data = torch_zip(value | {"global_step": step + 1, "lr_schedulers": [{}]})
+            (run / "checkpoints" / name / f"{OLD.format(step=step)}.ckpt").write_bytes(data)
+    age(run)
+    return run / "checkpoints"
+
+
+def steps_of(place: Path) -> list[tuple[int | None, str, Status, bool]]:
+    found = inventory(place, grace_seconds=0).checkpoints
+    return [(one.step, one.format, one.status, one.resumable) for one in found]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["mp_rank_00", "mp_rank_01"],
+        ["tp_rank_00", "tp_rank_01"],
+        [f"tp_rank_0{t}_pp_rank_00{p}" for t in range(2) for p in range(2)],
+    ],
+)
+def test_each_step_over_the_folders_of_ranks_is_one_checkpoint(tmp_path: Path, names: list[str]) -> None:
+    place = ranks(tmp_path / "run", names, 99, 199)
+    assert steps_of(place) == [(199, "nemo", Status.COMPLETE, True), (99, "nemo", Status.COMPLETE, True)]
+    found = read(place / "{mp_rank}" / f"{OLD.format(step=99)}.ckpt")
+    assert (found.tp, len(found.shards), found.must_match) == (2, len(names), ("tp", "pp"))
+    assert "step_mismatch" not in codes(found)
+
+
+def test_a_rank_without_its_file_makes_only_that_step_incomplete(tmp_path: Path) -> None:
+    place = ranks(tmp_path / "run", ["mp_rank_00", "mp_rank_01", "mp_rank_02"], 99, 199)
+    (place / "mp_rank_01" / f"{OLD.format(step=199)}.ckpt").unlink()
+    assert [(step, status) for step, _, status, _ in steps_of(place)] == [
+        (199, Status.INCOMPLETE),
+        (99, Status.COMPLETE),
+    ]
+
+
+def test_a_rank_whose_whole_folder_is_gone_is_missed(tmp_path: Path) -> None:
+    place = ranks(tmp_path / "run", ["tp_rank_00_pp_rank_000", "tp_rank_01_pp_rank_000", "tp_rank_01_pp_rank_001"], 99)
+    found = inventory(place, grace_seconds=0).checkpoints[0]
+    assert found.status is Status.INCOMPLETE
+    assert [one.path for one in found.findings if one.code == "shard_missing"] == [
+        f"tp_rank_00_pp_rank_001/{OLD.format(step=99)}.ckpt"
+    ]
+
+
+def test_a_cut_file_of_a_rank_is_corrupt_and_a_marker_beside_is_uncommitted(tmp_path: Path) -> None:
+    place = ranks(tmp_path / "run", ["mp_rank_00", "mp_rank_01"], 99, 199)
+    path = place / "mp_rank_01" / f"{OLD.format(step=199)}.ckpt"
+    path.write_bytes(path.read_bytes()[:200])
+    (place / f"{OLD.format(step=99)}-unfinished").touch()
+    age(place)
+    assert [(step, status) for step, _, status, _ in steps_of(place)] == [
+        (199, Status.CORRUPT),
+        (99, Status.UNCOMMITTED),
+    ]
+
+
+def test_ranks_of_two_steps_under_one_name_are_damage(tmp_path: Path) -> None:
+    place = ranks(tmp_path / "run", ["mp_rank_00", "mp_rank_01", "mp_rank_02"], 99)
+    (place / "mp_rank_02" / f"{OLD.format(step=99)}.ckpt").write_bytes(torch_zip({"global_step": 50}))
+    age(place)
+    (found,) = inventory(place, grace_seconds=0).checkpoints
+    assert found.status is Status.CORRUPT
+    assert "mp_rank_02" in next(one.path for one in found.findings if one.code == "step_mismatch")

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from muster_agent.formats.base import Role
+from muster_agent.formats.base import Finding, Role
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
@@ -157,10 +157,11 @@ def take_unfinished(draft: Draft, folder: Folder) -> None:
     name = folder_name(folder)
     beside = Folder(os.path.dirname(folder.path), folder.root, tree=folder.tree)
     beside.tree.take(beside, f"{name}{UNFINISHED_SUFFIX}")
-    for marker, seen in beside.files.items():
+    for marker in beside.files:
         draft.committed = False
-        path = os.path.join(beside.path, marker)
-        detail = (
-            f"the marker {marker} ({seen.size_bytes} bytes) still lies beside it: a save, or a deletion, did not end"
-        )
-        draft.findings.append(finding("temporary_left", path=path, detail=detail, cure=_UNFINISHED_CURE))
+        draft.findings.append(unfinished_finding(os.path.join(beside.path, marker)))
+
+
+def unfinished_finding(path: str) -> Finding:
+    detail = f"the marker {os.path.basename(path)} still lies there: a save, or a deletion, did not end"
+    return finding("temporary_left", path=path, detail=detail, cure=_UNFINISHED_CURE)

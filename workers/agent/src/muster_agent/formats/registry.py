@@ -16,6 +16,7 @@ from muster_agent.formats import (
     megatron_legacy,
     megatron_zarr,
     nemo,
+    nemo_ranks,
     safetensors,
     safetensors_folder,
     safetensors_ranked,
@@ -43,7 +44,7 @@ FOLDER_FORMATS: tuple[FolderFormat, ...] = (
     FolderFormat(safetensors.FORMAT, safetensors_folder.claims, safetensors_folder.read_folder),
 )
 
-FAMILY_FORMATS: tuple[FamilyFormat, ...] = ()
+FAMILY_FORMATS: tuple[FamilyFormat, ...] = (FamilyFormat(nemo_ranks.FORMAT, nemo_ranks.families, nemo_ranks.read),)
 
 FILE_FORMATS: tuple[FileFormat, ...] = (
     FileFormat(safetensors.FORMAT, safetensors_folder.claims_file, safetensors_folder.read_single),
