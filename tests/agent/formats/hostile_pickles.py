@@ -216,7 +216,7 @@ COSTS: dict[str, bytes] = {
     + b"q\x02"
     + b"0h\x01h\x00h\x02\x86R" * 40_000
     + b".",
-    "shared-text-in-names": SHARED_TEXT + b"0" + b"h\x00h\x00\x930" * 100_000 + b"N.",
+    "shared-text-in-names": SHARED_TEXT + b"0" + b"h\x00h\x00\x930" * 90_000 + b"N.",
     "shared-text-as-a-number": SHARED_TEXT
     + name("numpy.core.multiarray", "scalar")
     + b"q\x01"

@@ -16,6 +16,7 @@ from muster_agent.formats.base import Finding, Role, Severity, ShardEntry, Tenso
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, trouble
+from muster_agent.formats.limits import check_pickle
 from muster_agent.formats.own_checks import check_file, zip_sums
 from muster_agent.formats.pickle_machine import PickleRefused, Record
 from muster_agent.formats.safetensors import add_absent
@@ -191,7 +192,8 @@ def _bare_pickle(tail: bytes, name: str, size_bytes: int) -> tuple[Finding, ...]
 
 # -- the values --------------------------------------------------------------------------------------------------------
 def load(folder: Folder, name: str) -> Loaded:
-    """As inspect, and read the pickle inside: at most MAX_PICKLE_BYTES of it. Raises nothing."""
+    """As inspect, and read the pickle inside: at most MAX_PICKLE_BYTES of it. Raises only
+    limits.NeedsChild, where this process should not parse it."""
     try:
         with folder.open(name) as opened:
             return _load(opened, folder, name)
@@ -225,6 +227,7 @@ def _pickled(opened: Opened, file: TorchFile, name: str, findings: list[Finding]
         if opened.size_bytes > MAX_PICKLE_BYTES:
             findings.append(_too_large(name))
             return None
+        check_pickle(opened.size_bytes)
         return opened.pread(opened.size_bytes, 0)
     findings.extend(_header_findings(opened, file.members, name))
     if findings:
@@ -237,6 +240,7 @@ def _pickled(opened: Opened, file: TorchFile, name: str, findings: list[Finding]
     if member.size_bytes > MAX_PICKLE_BYTES or not member.stored:
         findings.append(_too_large(name))
         return None
+    check_pickle(member.size_bytes)
     return opened.pread(member.size_bytes, begin)
 
 
