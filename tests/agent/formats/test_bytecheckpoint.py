@@ -136,3 +136,15 @@ def test_a_final_model_in_the_folder_of_its_run_stays_a_checkpoint_by_itself(tmp
     components(tmp_path / "run" / "step_7")
     paths = {Path(one.path).name for one in inventory(tmp_path / "run", grace_seconds=0).checkpoints}
     assert paths == {"model", "step_7"}
+
+
+@pytest.mark.parametrize("name", ["model", "optimizer", "extra_state"])
+def test_a_component_that_lies_outside_the_root_could_not_be_looked_at_and_is_not_missing(
+    tmp_path: Path, name: str
+) -> None:
+    folder = copy_sample(SAMPLE, tmp_path / "root")
+    shutil.move(folder / name, tmp_path / name)
+    (folder / name).symlink_to(tmp_path / name)
+    found = read(folder)
+    assert (found.status, found.format) == (Status.UNREADABLE, "bytecheckpoint")
+    assert "link_escapes_root" in {one.code for one in found.findings}

@@ -19,7 +19,7 @@ from muster_agent.jobs.seal import seal
 
 from tests.agent.dcp_factory import Piece, write_dcp
 from tests.agent.formats.damage import DATA, KINDS, age, copy_sample, damage, files_under, swap
-from tests.agent.torch_factory import Global, New, Tensor, torch_zip
+from tests.agent.torch_factory import Call, Global, New, Tensor, torch_zip
 
 MARKER = json.dumps({"sharded_backend": "torch_dist", "sharded_backend_version": 1})
 BOUND_MS = 5_000
@@ -461,6 +461,29 @@ def test_a_marker_that_may_not_be_read_is_unreadable_not_missing(tmp_path: Path)
     (folder / "metadata.json").unlink()
     (folder / "metadata.json").symlink_to("/etc/hostname")
     assert read(folder).status is Status.UNREADABLE
+
+
+# -- hostile and foreign classes ---------------------------------------------------------------------------------------
+def test_a_common_state_that_asks_for_the_shell_is_unsafe_and_the_rest_still_judged(tmp_path: Path) -> None:
+    folder = build(tmp_path / "iter_0000010")
+    attack = Call(Global("posix", "system"), (f"touch {tmp_path}/made",))
+    (folder / "common.pt").write_bytes(common(args=arguments(world_size=4), extra=attack))
+    found = read(folder)
+    assert (found.status, found.step, found.world_size, found.resumable) == (Status.COMPLETE, 10, 4, False)
+    assert codes(found) == {"metadata_unsafe"}
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_class_of_the_training_code_among_the_arguments_is_a_note(tmp_path: Path) -> None:
+    folder = build(tmp_path / "iter_0000010")
+    backend = New(Global("our_project.arguments", "Backend"), {"value": 1})
+    (folder / "common.pt").write_bytes(common(args=arguments(world_size=4, attention_backend=backend)))
+    found = read(folder)
+    assert (found.status, found.resumable, {one.severity for one in found.findings}) == (
+        Status.COMPLETE,
+        True,
+        {Severity.NOTE},
+    )
 
 
 # -- any bytes ---------------------------------------------------------------------------------------------------------

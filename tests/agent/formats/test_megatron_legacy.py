@@ -230,3 +230,11 @@ def test_any_bytes_as_a_ranks_state(data: bytes) -> None:
         (folder / STATE).write_bytes(data)
         found = read(folder.parent)
     assert found.findings and not any("reader failed" in one.detail for one in found.findings)
+
+
+def test_a_folder_that_lies_outside_the_root_could_not_be_looked_at_and_is_not_missing(tmp_path: Path) -> None:
+    folder = copy_sample(SAMPLE, tmp_path / "root")
+    shutil.move(folder / "mp_rank_01_000", tmp_path / "mp_rank_01_000")
+    (folder / "mp_rank_01_000").symlink_to(tmp_path / "mp_rank_01_000")
+    found = read(folder)
+    assert (found.status, [one.code for one in found.findings]) == (Status.UNREADABLE, ["link_escapes_root"])

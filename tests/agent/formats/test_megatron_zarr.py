@@ -102,3 +102,11 @@ def test_a_file_of_zarr_that_was_never_renamed_is_a_leftover(tmp_path: Path) -> 
     found = read(folder)
     assert found.status is Status.COMPLETE
     assert ("temporary_left", "embedding.weight/0.0.1f2e3d4c5b.partial") in {(f.code, f.path) for f in found.findings}
+
+
+def test_a_folder_that_lies_outside_the_root_could_not_be_looked_at_and_is_not_missing(tmp_path: Path) -> None:
+    folder = copy_sample(SAMPLE, tmp_path / "root")
+    shutil.move(folder / "embedding.weight", tmp_path / "embedding.weight")
+    (folder / "embedding.weight").symlink_to(tmp_path / "embedding.weight")
+    found = read(folder)
+    assert (found.status, [one.code for one in found.findings]) == (Status.UNREADABLE, ["link_escapes_root"])

@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from muster_agent.formats import dcp
-from muster_agent.formats.base import Role, Severity
+from muster_agent.formats.base import Role, Severity, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft, role_of
 from muster_agent.formats.folder import Folder
@@ -52,9 +52,13 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
         world_size = _read_extra(draft, folder, world_size, with_tensors)
         _check_ranks_have_files(draft, folder, components, world_size)
     draft.world_size = world_size or None
-    if "model" not in components:
+    if "model" not in components and "model" not in folder.blocked:
         detail = "there is no model/, so no weights"
         draft.findings.append(finding("metadata_missing", path="model/.metadata", detail=detail))
+    for name in folder.blocked & {*_ROLES, _EXTRA}:
+        draft.shards.append(
+            ShardEntry(path=f"{name}/{dcp.COMMIT_NAME}", size_bytes=None, role=_ROLES.get(name, Role.RNG))
+        )
     for name in folder.folders:
         if name not in (*components, _EXTRA):
             list_nested(draft, folder, name)

@@ -156,6 +156,10 @@ def _take_ranks(draft: Draft, folder: Folder, ranks: list[_Rank], expected: dict
         for place, name in expected.items()
         if name not in folder.blocked and (place not in by_place or _lacks_state(folder.sub(by_place[place].name)))
     }
+    for place, name in expected.items():
+        if name in folder.blocked:
+            path = f"{name}/{_STATE_NAMES[0]}"
+            draft.shards.append(ShardEntry(path=path, size_bytes=None, rank=numbers[place], role=Role.MODEL))
     here, away = ({numbers[place] for place in places} for places in (expected.keys() - lost.keys(), lost))
     elsewhere = node_local.looks_node_local(here, away)
     for place, name in list(lost.items())[:_MAX_LISTED]:

@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from muster_agent.formats.base import Role
+from muster_agent.formats.base import Role, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft, role_of
 from muster_agent.formats.folder import Folder
@@ -26,6 +26,8 @@ from muster_agent.formats.zarr_v2 import METADATA_NAME, is_array, read_array
 FORMAT = "megatron_zarr"
 _PART_FILE = re.compile(r"shard_[\d.]+_[\d.]+\.pt", re.ASCII)
 _CHUNK_FILE = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
+_FILE_NAMES = frozenset({COMMON_NAME, MARKER_NAME})
+"""Any other name that could not be looked at may be the folder of a tensor."""
 _MAX_KEY_DEPTH = 4
 """A key with `/` in it is a path of folders."""
 
@@ -52,6 +54,8 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     for name in folder.folders:
         if not name.startswith("mp_rank_"):
             _take_key(draft, folder, name, name, with_tensors)
+    for name in sorted(folder.blocked - _FILE_NAMES):
+        draft.shards.append(ShardEntry(path=f"{name}/{METADATA_NAME}", size_bytes=None, role=role_of(name)))
     if draft.committed and not any(shard.role is Role.MODEL for shard in draft.shards):
         detail = f"{MARKER_NAME} says that the save ended, but no tensor is here"
         draft.findings.append(finding("shard_missing", path=folder.path, detail=detail))

@@ -45,8 +45,10 @@ def list_nested(draft: Draft, folder: Folder, name: str, *, depth: int = MAX_DEP
 
 
 def take_folder_findings(draft: Draft, folder: Folder) -> None:
-    """Trouble with a file that belongs to the checkpoint counts; with any other it is worth knowing only."""
+    """Trouble with a file that belongs to the checkpoint, or a folder of such files, counts; with any other it is worth
+    knowing only."""
     promised = {shard.path for shard in draft.shards}
+    promised |= {path.partition("/")[0] for path in promised}
     for found in folder.findings:
         matters = found.path in promised or not draft.shards or found.path.endswith((".metadata", ".json"))
         draft.findings.append(found if matters else msgspec.structs.replace(found, severity=Severity.NOTE))

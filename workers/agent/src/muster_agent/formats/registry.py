@@ -16,6 +16,7 @@ from muster_agent.formats import (
     megatron_legacy,
     megatron_zarr,
     nemo,
+    nemo_archive,
     nemo_ranks,
     safetensors,
     safetensors_folder,
@@ -48,6 +49,7 @@ FAMILY_FORMATS: tuple[FamilyFormat, ...] = (FamilyFormat(nemo_ranks.FORMAT, nemo
 
 FILE_FORMATS: tuple[FileFormat, ...] = (
     FileFormat(safetensors.FORMAT, safetensors_folder.claims_file, safetensors_folder.read_single),
+    FileFormat(nemo_archive.FORMAT, nemo_archive.claims_file, nemo_archive.read_file),
     FileFormat(foreign.UNKNOWN_FORMAT, foreign.claims_file, foreign.read_file),
 )
 
