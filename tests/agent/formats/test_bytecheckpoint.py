@@ -131,6 +131,21 @@ def test_plain_dcp_components_are_one_checkpoint(tmp_path: Path) -> None:
     assert {one.role for one in found.shards} == {Role.MODEL, Role.OPTIMIZER, Role.METADATA}
 
 
+def test_plain_dcp_with_the_extra_state_of_each_rank_beside_is_one_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "global_step_7"
+    pieces = [Piece("model.w", (0,), (4,), (4,)), Piece("optimizer.state.w.exp_avg", (0,), (4,), (4,))]
+    write_dcp(folder, {"__0_0.distcp": pieces})
+    (folder / "extra_state").mkdir()
+    for rank in range(2):
+        value = {"global_step": 7, "torch_rng_state": 1, "lr_scheduler": {}, "train_dataloader": {}}
+        (folder / "extra_state" / f"extra_state_rank_{rank}.pt").write_bytes(torch_zip(value))
+    age(folder)
+    (found,) = inventory(tmp_path / "run", grace_seconds=0).checkpoints
+    assert (found.format, found.status, found.resumable, found.world_size) == ("dcp", Status.COMPLETE, True, 2)
+    (folder / "extra_state" / "extra_state_rank_0.pt").unlink()
+    assert damaged(read(folder)) == {"extra_state/extra_state_rank_0.pt"}
+
+
 def test_a_final_model_in_the_folder_of_its_run_stays_a_checkpoint_by_itself(tmp_path: Path) -> None:
     write_dcp(tmp_path / "run" / "model", {"__0_0.distcp": [Piece("w", (0,), (4,), (4,))]})
     components(tmp_path / "run" / "step_7")

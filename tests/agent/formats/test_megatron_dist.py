@@ -285,6 +285,28 @@ def test_plain_dcp_in_an_iteration_folder_needs_no_marker_of_megatron(tmp_path: 
     assert (found.step, found.tp, found.findings) == (10, 1, ())
 
 
+def test_a_file_of_the_markers_name_beside_plain_dcp_may_be_anybodys(tmp_path: Path) -> None:
+    folder = tmp_path / "iter_0000010"
+    pieces = [Piece("model.weight", (0,), (4,), (4,)), Piece("optimizer.exp_avg", (0,), (4,), (4,))]
+    write_dcp(folder, {"__0_0.distcp": pieces})
+    (folder / "metadata.json").write_text('{"dataset": "ours"}')
+    age(folder)
+    found = read(folder)
+    assert (found.status, codes(found, Severity.DAMAGE)) == (Status.COMPLETE, set())
+
+
+def test_a_checkpoint_may_lie_in_a_folder_beside_its_configuration(tmp_path: Path) -> None:
+    build(tmp_path / "actor" / "dist_ckpt")
+    (tmp_path / "actor" / "huggingface").mkdir()
+    (tmp_path / "actor" / "huggingface" / "config.json").write_text("{}")
+    age(tmp_path / "actor")
+    found = read(tmp_path / "actor")
+    assert (found.format, found.status, found.step, found.tp) == ("megatron_dist", Status.COMPLETE, 10, 2)
+    assert {"dist_ckpt/__0_0.distcp", "huggingface/config.json"} <= {one.path for one in found.shards}
+    (tmp_path / "actor" / "dist_ckpt" / "metadata.json").unlink()
+    assert read(tmp_path / "actor").status is Status.UNCOMMITTED
+
+
 def test_the_common_state_may_be_an_object_among_the_others(tmp_path: Path) -> None:
     value = {
         "iteration": 10,

@@ -1,7 +1,8 @@
 """ByteCheckpoint: a DCP folder for each of `model` and `optimizer`, and a file per rank in `extra_state`.
 
 Its records are bare tensor bytes. Nothing marks the whole as committed; each component has DCP's `.metadata`. Folders
-of plain DCP components (`model/`, `optim/`) are read in the same way, and are called `dcp`.
+of plain DCP components (`model/`, `optim/`) are read in the same way, and so is plain DCP with an `extra_state` folder
+beside its files; both are called `dcp`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ def claims(folder: Folder) -> bool:
 
 def read(folder: Folder, with_tensors: bool) -> Draft:
     """Judge the folder of one step."""
+    if dcp.claims(folder):
+        return _read_dcp_with_extra(folder, with_tensors)
     draft = Draft(dcp.FORMAT, committed=True, roles=set())
     components = [name for name in _ROLES if name in folder.folders]
     raw, world_size = False, 0
@@ -65,6 +68,15 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     if _LOADER in folder.folders and folder.sub(_LOADER).files and draft.roles is not None:
         draft.roles.add(Role.DATALOADER)
     draft.shards.extend(other_files(folder, []))
+    return draft
+
+
+def _read_dcp_with_extra(folder: Folder, with_tensors: bool) -> Draft:
+    draft = dcp.read_dcp(folder, with_tensors)
+    draft.world_size = _read_extra(draft, folder, draft.world_size or 0, with_tensors) or None
+    for name in folder.folders:
+        if name != _EXTRA:
+            list_nested(draft, folder, name)
     return draft
 
 

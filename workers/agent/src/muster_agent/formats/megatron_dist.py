@@ -95,19 +95,21 @@ def _is_torch_dist(plan: Plan) -> bool:
 
 # -- the marker --------------------------------------------------------------------------------------------------------
 def take_marker(draft: Draft, folder: Folder, *, is_needed: bool) -> None:
+    """Take Megatron's marker into the draft. Where none is needed, a file of its name may be anybody's."""
     if MARKER_NAME in folder.blocked:
         return
     if MARKER_NAME not in folder.files:
         draft.committed = False if is_needed else draft.committed
         return
-    draft.shards.append(metadata_entry(MARKER_NAME, folder.files[MARKER_NAME]))
     document, problem = read_json(folder, MARKER_NAME, _MAX_MARKER_BYTES)
-    if problem is None and not (isinstance(document, dict) and isinstance(document.get("sharded_backend"), str)):
+    is_marker = isinstance(document, dict) and isinstance(document.get("sharded_backend"), str)
+    if not is_marker and not is_needed:
+        return
+    draft.shards.append(metadata_entry(MARKER_NAME, folder.files[MARKER_NAME]))
+    if not is_marker:
         detail = f"{MARKER_NAME} does not name a backend, as Megatron's does"
-        problem = finding("metadata_unreadable", path=MARKER_NAME, detail=detail)
-    if problem is not None:
         draft.committed = False
-        draft.findings.append(problem)
+        draft.findings.append(problem or finding("metadata_unreadable", path=MARKER_NAME, detail=detail))
 
 
 # -- the common state --------------------------------------------------------------------------------------------------
