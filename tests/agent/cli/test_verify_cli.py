@@ -12,6 +12,8 @@ from muster_agent.cli import main
 from muster_agent.jobs.seal import seal
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.formats.damage import copy_sample
+from tests.agent.torch_factory import Tensor, torch_zip
 
 
 def muster(*arguments: object) -> Result:
@@ -96,3 +98,30 @@ def test_a_damaged_manifest_is_an_error_with_a_cure(sealed: Path) -> None:
 
 def test_a_path_that_is_not_there_is_exit_3(tmp_path: Path) -> None:
     assert muster("verify", tmp_path / "gone").exit_code == 3
+
+
+def test_an_unsealed_checkpoint_is_held_against_the_sums_of_its_own_format(tmp_path: Path) -> None:
+    (tmp_path / "model.pt").write_bytes(torch_zip({"w": Tensor("0", (64, 64)), "step": 3}))
+    sound = muster("verify", tmp_path / "model.pt")
+    assert sound.exit_code == 3 and "never sealed" in sound.stderr and "agree with the check sums" in sound.stderr
+    data = bytearray((tmp_path / "model.pt").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "model.pt").write_bytes(data)
+    done = muster("verify", tmp_path / "model.pt")
+    assert done.exit_code == 7 and "digest_mismatch" in done.stderr and "data/0" in done.stderr
+    assert json.loads(muster("verify", tmp_path / "model.pt", "--json").stdout)["verified"] is False
+
+
+def test_a_checkpoint_that_shares_its_folder_is_sealed_and_verified_by_its_pattern(tmp_path: Path) -> None:
+    session = copy_sample("nvrx-local", tmp_path) / "jobA"
+    path = session / "{rank}" / "iter_0000020_{rank}_local.pt"
+    assert muster("seal", path).exit_code == 0
+    assert muster("verify", path).exit_code == 0
+    shard = session / "1" / "iter_0000020_1_local.pt"
+    seen, data = shard.stat(), bytearray(shard.read_bytes())
+    data[800] ^= 1
+    shard.write_bytes(data)
+    os.utime(shard, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    done = muster("verify", path)
+    assert done.exit_code == 7 and "1/iter_0000020_1_local.pt" in done.stderr
+    assert muster("verify", session / "{rank}" / "iter_0000099_{rank}_local.pt").exit_code == 3

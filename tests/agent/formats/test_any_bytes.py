@@ -11,6 +11,7 @@ from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.detect import read_checkpoint
 
 METADATA = (Path(__file__).parents[2] / "data" / "dcp" / "w2" / "step-10" / ".metadata").read_bytes()
+ZIP = (Path(__file__).parents[2] / "data" / "torch" / "zip.pt").read_bytes()
 BOUND_MS = 5_000
 
 
@@ -54,3 +55,15 @@ def test_any_bytes_as_a_safetensors_file(data: bytes, length: int) -> None:
 def test_any_bytes_as_a_commit_marker_or_an_index(data: bytes) -> None:
     assert_judged(judged(**{"checkpoint.json": data}))
     assert_judged(judged(**{"model.safetensors.index.json": data}))
+
+
+@settings(max_examples=300, deadline=BOUND_MS)
+@given(
+    st.lists(st.tuples(st.integers(0, len(ZIP) - 1), st.integers(0, 255)), min_size=1, max_size=4),
+    st.binary(max_size=9),
+)
+def test_a_torch_zip_with_flipped_bytes(changes: list[tuple[int, int]], behind: bytes) -> None:
+    data = bytearray(ZIP)
+    for place, byte in changes:
+        data[place] = byte
+    assert_judged(judged(**{"model.pt": bytes(data) + behind, "ep0-ba1-rank0.pt": bytes(data)}))

@@ -87,7 +87,7 @@ def test_an_empty_folder_is_incomplete_once_it_is_old(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "step-3", grace_seconds=600).status is Status.IN_PROGRESS
 
 
-@pytest.mark.parametrize("name", ["trainer_state.json", "_CHECKPOINT_METADATA", "model_states.pt"])
+@pytest.mark.parametrize("name", ["trainer_state.json", "_CHECKPOINT_METADATA", "weights.npz"])
 def test_a_format_that_is_not_read_yet_is_unknown(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "step-3"
     folder.mkdir()
@@ -187,7 +187,7 @@ def test_a_fault_in_a_reader_becomes_a_finding_of_this_checkpoint(
 def test_a_format_that_nobody_reads_is_a_note_of_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "step-5"
     folder.mkdir(parents=True)
-    (folder / "state.pt").write_bytes(b"x")
+    (folder / "state.npz").write_bytes(b"x")
     (found,) = read_checkpoint(folder, grace_seconds=0).findings
     assert (found.code, found.severity.value) == ("format_unknown", "note")
     assert "listed and left alone" in found.cure

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from muster_agent.formats.folder import POSIX, look
-from muster_agent.formats.own_checks import RecordedSum, SumChecker, check_file, zip_sums
-from muster_agent.formats.torch_archive import crc_findings, load, tensor_ranges
+from muster_agent.formats.own_checks import RecordedSum, SumChecker, check_file, crc_findings, zip_sums
+from muster_agent.formats.torch_archive import load, tensor_ranges
 
 from tests.agent.formats.damage import DATA
 from tests.agent.torch_factory import Tensor, torch_legacy, torch_zip

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from typing import NoReturn
+
 import click
 
 from muster_agent.cli.finding_text import ProgressBar, say_findings
 from muster_agent.cli.one_checkpoint import require_one_checkpoint
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, human_rate, print_json, printable
 from muster_agent.cli.verdict_note import leave_verdict, look_before
+from muster_agent.formats.base import Severity
 from muster_agent.jobs.chunks import CheckpointNotFound, require_present
+from muster_agent.jobs.own_sums import check_own_sums
 from muster_agent.jobs.verify import verify as verify_checkpoint
 from muster_agent.manifest.beside import ManifestUnreadable, beside_path, read_beside
 from muster_agent.manifest.model import Manifest, manifest_id
@@ -36,10 +41,13 @@ def verify(path: str, sample_ratio: float, seed: int, no_write: bool, as_json: b
     The verdict is left beside the data, where `muster resume-point` finds it.
 
     Exit 0: every byte read is equal; 7: damage; 1: written again since it was sealed, or something could not be read;
-    3: no checkpoint or no manifest.
+    3: no checkpoint or no manifest. One that was never sealed is held against the check sums that its format carries
+    itself (7 where they differ); that proves nothing for the bytes which have none.
     """
     require_one_checkpoint(path)
     manifest = _manifest(path)
+    if manifest is None:
+        _check_unsealed(path, as_json=as_json)
     before = look_before(path, manifest)
     bar = ProgressBar()
     try:
@@ -65,18 +73,34 @@ def verify(path: str, sample_ratio: float, seed: int, no_write: bool, as_json: b
         raise CommandFailed(f"not every byte of {path} could be looked at", hint="see the findings above")
 
 
-def _manifest(path: str) -> Manifest:
+def _check_unsealed(path: str, *, as_json: bool) -> NoReturn:
+    """What can be told without a seal."""
+    bar = ProgressBar()
+    try:
+        own = check_own_sums(path, control=bar.control())
+    finally:
+        bar.clear()
+    if as_json:
+        fields = {"verified": False if own.findings else None, "checked_bytes": own.checked_bytes}
+        print_json({"path": path, "manifest_id": None, **fields, "seconds": own.seconds, "findings": own.findings})
+    say_findings(own.findings)
+    if any(found.severity is Severity.DAMAGE for found in own.findings):
+        raise SystemExit(int(ExitCode.DAMAGE))
+    message = f"{path} was never sealed: there is no {beside_path(os.path.abspath(path))}"
+    if own.checked_bytes:
+        part = f"{human_bytes(own.checked_bytes)} of {human_bytes(own.total_bytes)}"
+        message += f"; {part} agree with the check sums that its format carries"
+    raise CommandFailed(message, hint="`muster seal` records its digests", code=ExitCode.NOT_FOUND)
+
+
+def _manifest(path: str) -> Manifest | None:
     try:
         absolute = require_present(path)
-        manifest = read_beside(absolute)
+        return read_beside(absolute)
     except CheckpointNotFound as error:
         raise CommandFailed(str(error), hint="check the path and the mount", code=ExitCode.NOT_FOUND) from error
     except ManifestUnreadable as error:
         raise CommandFailed(error.finding.detail, hint=error.finding.cure) from error
-    if manifest is None:
-        message = f"{path} was never sealed: there is no {beside_path(absolute)}"
-        raise CommandFailed(message, hint="`muster seal` records its digests", code=ExitCode.NOT_FOUND)
-    return manifest
 
 
 def _was_written_again(body: VerifyBody) -> bool:

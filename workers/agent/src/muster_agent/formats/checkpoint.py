@@ -176,6 +176,15 @@ def begin_family(
         return Later(children.start(request, folder), path, finish)
 
 
+def is_family(path: str) -> bool:
+    """Whether files that share a folder with others make up a checkpoint of this path: `run/ep0-ba10-rank{rank}.pt`."""
+    together = family_folder(path)
+    if together is None or not os.path.isdir(together):
+        return False
+    folder = look(together, os.path.realpath(together))
+    return any(os.path.join(together, family.pattern) == path for _, family in registry.families_of(folder))
+
+
 def _read_family_at(place: str, folder: Folder, age_limit: AgeLimit) -> ShardMap:
     if not folder.listed:
         return _could_not_look(place, folder.findings[-1], age_limit)

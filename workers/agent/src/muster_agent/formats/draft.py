@@ -61,6 +61,8 @@ _ROLE_WORDS: dict[str, Role] = {
     "optimizer_state": Role.OPTIMIZER,
     "optimizer_states": Role.OPTIMIZER,
     "opt_state": Role.OPTIMIZER,
+    "optimizer_state_dict": Role.OPTIMIZER,
+    "last_optimizer_state": Role.OPTIMIZER,
     "rng": Role.RNG,
     "rng_state": Role.RNG,
     "rng_states": Role.RNG,
@@ -72,6 +74,8 @@ _ROLE_WORDS: dict[str, Role] = {
     "sampler": Role.DATALOADER,
     "scheduler": Role.SCHEDULER,
     "lr_scheduler": Role.SCHEDULER,
+    "lr_schedulers": Role.SCHEDULER,
+    "schedulers": Role.SCHEDULER,
     "opt_param_scheduler": Role.SCHEDULER,
     "train_state": Role.OTHER,
     "trainer": Role.OTHER,
@@ -83,12 +87,13 @@ _ROLE_WORDS: dict[str, Role] = {
 
 
 def role_of(tensor: str) -> Role:
-    """The role of a tensor by the first part of its name: `optimizer.exp_avg.w` is optimizer state; else model.
-    Megatron numbers the parts of a composed optimizer in front of that (`chained_0.optimizer.exp_avg.w`)."""
+    """The role of a tensor by the first part of its name: `optimizer.exp_avg.w` and `optimizer_0.w` are optimizer
+    state; else model. Megatron numbers the parts of a composed optimizer in front (`chained_0.optimizer.exp_avg.w`)."""
     head = tensor.split(".", 1)[0].split("/", 1)[0]
     if head.startswith("chained_"):
         head = tensor.partition(".")[2].split(".", 1)[0]
-    return _ROLE_WORDS.get(head.lower(), Role.MODEL)
+    word = head.lower()
+    return _ROLE_WORDS.get(word) or _ROLE_WORDS.get(word.rstrip("0123456789").rstrip("_"), Role.MODEL)
 
 
 def roles_of(names: Iterable[str]) -> set[Role]:

@@ -11,10 +11,8 @@ from muster_agent.formats.safetensors import read_json
 
 UNKNOWN_FORMAT = "unknown"
 _KNOWN_BY_FILE = {
-    "meta.pt": "a sharded Lightning checkpoint",
     "_CHECKPOINT_METADATA": "an Orbax checkpoint",
     "_METADATA": "an Orbax checkpoint",
-    ".snapshot_metadata": "a torchsnapshot checkpoint",
 }
 _MAX_MARK_BYTES = 64 * 1024
 _SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".gguf", ".nemo", ".msgpack", ".npz")

@@ -37,7 +37,7 @@ _MAX_RANKS = 100_000
 _MAX_LISTED = 20
 _OPTIMIZER_NAMES = ("optimizer.pt", "optimizer.bin")
 _SCHEDULER_NAME = "scheduler.pt"
-_MARKS = {STATE_NAME, ARGUMENTS_NAME, "optimizer.pt", _SCHEDULER_NAME}
+_MARKS = {STATE_NAME, ARGUMENTS_NAME, "optimizer.pt"}
 
 
 def claims(folder: Folder) -> bool:

@@ -12,6 +12,7 @@ from typing import Protocol
 from muster_agent.formats import integrity
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.codes import finding
+from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.recorded import Open, RecordedSum, Source
 from muster_agent.formats.tree import Opened
 from muster_agent.formats.zip_directory import Archive, Member, ZipRefused, payload_begin, read_archive
@@ -101,6 +102,17 @@ def check_file(opened: Opened, path: str, sums: Iterable[RecordedSum]) -> list[F
     for at in range(0, opened.size_bytes, _BLOCK_BYTES):
         checker.update(memoryview(opened.pread(min(_BLOCK_BYTES, opened.size_bytes - at), at)))
     return checker.findings
+
+
+def crc_findings(folder: Folder, name: str) -> list[Finding]:
+    """The deep check of one file of torch.save (or of DCP's records): read every stored member and compare it with the
+    CRC-32 that the zip recorded. Nothing is found where the writer recorded none. Raises nothing."""
+    try:
+        with folder.open(name) as opened:
+            return check_file(opened, name, zip_sums(opened))
+    except OSError as error:
+        detail = f"{name} could not be read: {error.strerror or type(error).__name__}"
+        return [finding(trouble(error, f"{folder.path}/{name}").code, path=name, detail=detail)]
 
 
 # -- zip ---------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ from muster_agent.formats import (
     deepspeed,
     deepspeed_universal,
     foreign,
+    gguf,
     hf_trainer,
+    lightning,
     megatron_dist,
     megatron_legacy,
     megatron_wrapped,
@@ -19,9 +21,13 @@ from muster_agent.formats import (
     nemo,
     nemo_archive,
     nemo_ranks,
+    nvrx_local,
+    rank_named,
     safetensors,
     safetensors_folder,
     safetensors_ranked,
+    torch_save,
+    torchsnapshot,
 )
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
@@ -40,18 +46,32 @@ FOLDER_FORMATS: tuple[FolderFormat, ...] = (
     FolderFormat(megatron_wrapped.FORMAT, megatron_wrapped.claims, megatron_wrapped.read),
     FolderFormat(nemo.FORMAT, nemo.claims, nemo.read),
     FolderFormat(bytecheckpoint.FORMAT, bytecheckpoint.claims, bytecheckpoint.read),
+    FolderFormat(torchsnapshot.FORMAT, torchsnapshot.claims, torchsnapshot.read, torchsnapshot.owns),
+    FolderFormat(lightning.FORMAT, lightning.claims, lightning.read_folder),
+    FolderFormat(rank_named.VERL, rank_named.claims_verl, rank_named.read_verl),
     FolderFormat(foreign.UNKNOWN_FORMAT, foreign.claims, foreign.read),
     FolderFormat(dcp.FORMAT, dcp.claims, dcp.read_dcp),
     FolderFormat(safetensors.FORMAT, safetensors_ranked.claims, safetensors_ranked.read_ranked),
     FolderFormat(dcp_hf.FORMAT, dcp_hf.claims, dcp_hf.read_dcp_hf),
     FolderFormat(safetensors.FORMAT, safetensors_folder.claims, safetensors_folder.read_folder),
+    FolderFormat(torch_save.FORMAT, torch_save.claims, torch_save.read_folder),
 )
 
-FAMILY_FORMATS: tuple[FamilyFormat, ...] = (FamilyFormat(nemo_ranks.FORMAT, nemo_ranks.families, nemo_ranks.read),)
+FAMILY_FORMATS: tuple[FamilyFormat, ...] = (
+    FamilyFormat(nemo_ranks.FORMAT, nemo_ranks.families, nemo_ranks.read),
+    FamilyFormat(nvrx_local.FORMAT, nvrx_local.families, nvrx_local.read_family),
+    FamilyFormat(rank_named.COMPOSER, rank_named.composer_families, rank_named.read_composer),
+    FamilyFormat(rank_named.FAIRSEQ, rank_named.fairseq_families, rank_named.read_fairseq),
+    FamilyFormat(torch_save.FORMAT, rank_named.other_families, rank_named.read_other),
+    FamilyFormat(gguf.FORMAT, gguf.families, gguf.read_family),
+)
 
 FILE_FORMATS: tuple[FileFormat, ...] = (
     FileFormat(safetensors.FORMAT, safetensors_folder.claims_file, safetensors_folder.read_single),
     FileFormat(nemo_archive.FORMAT, nemo_archive.claims_file, nemo_archive.read_file),
+    FileFormat(gguf.FORMAT, gguf.claims_file, gguf.read_file),
+    FileFormat(lightning.FORMAT, lightning.claims_file, lightning.read_file),
+    FileFormat(torch_save.FORMAT, torch_save.claims_file, torch_save.read_file),
     FileFormat(foreign.UNKNOWN_FORMAT, foreign.claims_file, foreign.read_file),
 )
 
@@ -68,6 +88,8 @@ def format_of_checkpoint(folder: Folder) -> FolderFormat:
         return claimed
     if safetensors_folder.holds_weights(folder):
         return FolderFormat(safetensors.FORMAT, safetensors_folder.claims, safetensors_folder.read_folder)
+    if torch_save.may_read(folder):
+        return FolderFormat(torch_save.FORMAT, torch_save.claims, torch_save.read_folder)
     return FolderFormat(foreign.UNKNOWN_FORMAT, foreign.claims, foreign.read)
 
 

@@ -17,7 +17,6 @@ from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.limits import check_pickle
-from muster_agent.formats.own_checks import check_file, zip_sums
 from muster_agent.formats.pickle_machine import PickleRefused, Record
 from muster_agent.formats.safetensors import add_absent
 from muster_agent.formats.torch_names import shortened
@@ -85,6 +84,8 @@ class Loaded(NamedTuple):
         return self.pickle.value if self.pickle else None
 
 
+_UNFINISHED = frozenset({"shard_empty", "shard_truncated"})
+"""What a file looks like while it is written: its end is the last thing to come, and so a commit marker."""
 _LOADABLE = frozenset({"zip", "torchscript", "legacy", "pickle"})
 
 
@@ -329,6 +330,8 @@ def add_torch_shard(
     )
     draft.findings.extend(loaded.findings)
     for found in loaded.findings:
+        if found.code in _UNFINISHED and draft.committed is None:
+            draft.committed = False
         if found.code == "format_unknown":
             draft.undecided = draft.undecided or found.detail
         draft.structure_known = draft.structure_known or found.code == "metadata_unsafe"
@@ -338,16 +341,6 @@ def add_torch_shard(
 def _unloaded(folder: Folder, name: str) -> Loaded:
     file = inspect(folder, name)
     return Loaded(file, None, file.findings, folder, name, {})
-
-
-def crc_findings(folder: Folder, name: str) -> list[Finding]:
-    """The deep check: read every stored member and compare it with the CRC-32 that the zip recorded. Nothing is found
-    where the writer recorded none. Raises nothing."""
-    try:
-        with folder.open(name) as opened:
-            return check_file(opened, name, zip_sums(opened))
-    except OSError as error:
-        return [_unread(folder, name, error)]
 
 
 def scalar(value: Any, *names: str) -> int | None:

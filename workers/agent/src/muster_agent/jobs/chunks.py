@@ -11,6 +11,7 @@ import msgspec
 import xxhash
 
 from muster_agent.formats.base import Finding, Severity, Status, TensorRange
+from muster_agent.formats.checkpoint import is_family
 from muster_agent.formats.codes import finding
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.jobs.control import JobControl
@@ -40,7 +41,7 @@ class CheckpointNotFound(Exception):
 def require_present(path: str) -> str:
     """The absolute path. Raises CheckpointNotFound where nothing lies there."""
     absolute = os.path.abspath(path)
-    if not os.path.lexists(absolute):
+    if not os.path.lexists(absolute) and not is_family(absolute):
         raise CheckpointNotFound(absolute)
     return absolute
 

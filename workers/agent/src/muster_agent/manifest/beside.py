@@ -78,7 +78,9 @@ def write_atomically(path: str, data: bytes, *, mode_like: str) -> None:
             file.write(data)
             file.flush()
             # mkstemp gives 0600; whoever may read the checkpoint must be able to read what lies beside it.
-            os.fchmod(file.fileno(), os.stat(mode_like).st_mode & 0o666 | 0o600)
+            # Where several files share a folder, nothing is there under the checkpoint's own name.
+            like = mode_like if os.path.exists(mode_like) else folder
+            os.fchmod(file.fileno(), os.stat(like).st_mode & 0o666 | 0o600)
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:

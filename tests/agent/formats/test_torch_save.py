@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from muster_agent.formats.base import Role, Severity, ShardMap, Status
+from muster_agent.formats.detect import inventory, read_checkpoint
+
+from tests.agent.formats.damage import KINDS, age, copy_sample, damage, files_under
+from tests.agent.torch_factory import Call, Global, New, Tensor, huge_zip, torch_legacy, torch_zip
+
+MODEL = {"w": Tensor("0", (4, 8)), "b": Tensor("1", (8,), "bfloat16")}
+OPTIMIZER = {"state": {0: {"exp_avg": Tensor("2", (4, 8))}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
+SCHEDULER = {"base_lrs": [0.1], "last_epoch": 7, "_step_count": 8}
+FULL = {"model": MODEL, "optimizer": OPTIMIZER, "scheduler": SCHEDULER, "step": 7}
+
+
+def written(place: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(data)
+    age(place)
+    return place
+
+
+def of_file(place: Path, value: object, name: str = "model.pt") -> ShardMap:
+    return read_checkpoint(written(place, {name: torch_zip(value)}) / name)
+
+
+def codes(shard_map: ShardMap) -> set[str]:
+    return {found.code for found in shard_map.findings if found.severity is not Severity.NOTE}
+
+
+def damage_codes(shard_map: ShardMap) -> set[str]:
+    return {found.code for found in shard_map.findings if found.severity is Severity.DAMAGE}
+
+
+# -- what is inside ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("value", "step", "roles"),
+    [
+        (FULL, 7, {Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER}),
+        (MODEL, None, {Role.MODEL}),
+        ({"state_dict": MODEL, "global_step": 3, "epoch": 1}, 3, {Role.MODEL}),
+        ({"model": MODEL, "optimizer": None, "iteration": 9}, 9, {Role.MODEL}),
+        ({"model": MODEL, "optimizer_states": [], "step": 1}, 1, {Role.MODEL}),
+        ({"model_state_dict": MODEL, "optimizer_state_dict": OPTIMIZER}, None, {Role.MODEL, Role.OPTIMIZER}),
+        ({"net": MODEL, "opt": OPTIMIZER, "epoch": 3}, None, {Role.MODEL, Role.OPTIMIZER}),
+        ({"net": MODEL, "opt": {"lr": 0.1, "optimizer": "adam"}}, None, {Role.MODEL}),
+        ({"model": MODEL, "optimizer_config": {"lr": 1.0}, "optimizer_name": "adam"}, None, {Role.MODEL}),
+        (
+            {"app": {"model": MODEL, "optimizer": OPTIMIZER}, "rng_state": [1], "dataloader": {"position": 5}},
+            None,
+            {Role.MODEL, Role.OPTIMIZER, Role.RNG, Role.DATALOADER},
+        ),
+        ({"train_state": {"step": 12}, "model": MODEL}, 12, {Role.MODEL}),
+    ],
+)
+def test_roles_and_step_come_from_the_values(tmp_path: Path, value: object, step: int | None, roles: set[Role]) -> None:
+    shard_map = of_file(tmp_path, value)
+    assert (shard_map.format, shard_map.status, shard_map.step) == ("torch_save", Status.COMPLETE, step)
+    assert shard_map.resumable is (Role.OPTIMIZER in roles)
+    missing = {"optimizer": "optimizer_missing", "rng": "rng_missing", "dataloader": "dataloader_missing"}
+    if Role.OPTIMIZER in roles:
+        assert codes(shard_map) == {missing[role] for role in missing if role not in roles}
+
+
+def test_a_file_that_holds_no_training_state_is_not_judged(tmp_path: Path) -> None:
+    shard_map = of_file(tmp_path, {"best_score": Tensor("9", ()), "note": "x"})
+    assert (shard_map.status, damage_codes(shard_map)) == (Status.UNKNOWN, set())
+
+
+def test_a_model_saved_as_an_object_is_a_model_with_a_note(tmp_path: Path) -> None:
+    shard_map = of_file(tmp_path, {"model": New(Global("models.yolo", "Model"), {"w": Tensor("0", (4,))}), "epoch": -1})
+    assert (shard_map.status, shard_map.shards[0].role) == (Status.COMPLETE, Role.MODEL)
+    assert "custom_globals" in {found.code for found in shard_map.findings}
+
+
+def test_code_in_a_file_keeps_it_from_being_resumed_but_not_from_being_listed(tmp_path: Path) -> None:
+    value = {**FULL, "hook": Call(Global("os", "system"), ("true",))}
+    shard_map = of_file(tmp_path, value)
+    assert (shard_map.status, shard_map.step, shard_map.resumable) == (Status.COMPLETE, 7, False)
+    assert damage_codes(shard_map) == {"metadata_unsafe"}
+
+
+def test_the_hostile_sample_is_named_and_its_step_is_readable() -> None:
+    shard_map = read_checkpoint(Path(__file__).parents[2] / "data" / "hostile" / "reduce-eval.pt")
+    assert (shard_map.step, shard_map.resumable, damage_codes(shard_map)) == (3, False, {"metadata_unsafe"})
+    assert "builtins.eval" in shard_map.findings[0].detail
+
+
+def test_tensors_lie_where_they_are_said_to(tmp_path: Path) -> None:
+    shard_map = of_file(tmp_path, FULL)
+    assert {(tensor.name, tensor.role) for tensor in shard_map.tensors} == {
+        ("model.w", Role.MODEL),
+        ("model.b", Role.MODEL),
+        ("optimizer.state.0.exp_avg", Role.OPTIMIZER),
+    }
+
+
+def test_a_legacy_file_is_a_checkpoint_like_any_other(tmp_path: Path) -> None:
+    shard_map = read_checkpoint(written(tmp_path, {"old.pth": torch_legacy(FULL)}) / "old.pth")
+    assert (shard_map.status, shard_map.step, shard_map.resumable) == (Status.COMPLETE, 7, True)
+
+
+def test_a_legacy_file_with_a_large_pickle_is_read_apart(tmp_path: Path) -> None:
+    data = torch_legacy({**FULL, "log": ["x" * 1000] * 3000})
+    (shard_map,) = inventory(written(tmp_path, {"old.bin": data})).checkpoints
+    assert (shard_map.status, shard_map.step) == (Status.COMPLETE, 7)
+
+
+def test_an_archive_beyond_four_gib_is_complete(tmp_path: Path) -> None:
+    state = {"model": Tensor("0", (5, 1 << 30), "bfloat16"), "step": 3}
+    huge_zip(tmp_path / "big.pt", state, lambda tensor: tensor.size_bytes)
+    age(tmp_path)
+    shard_map = read_checkpoint(tmp_path / "big.pt")
+    assert (shard_map.status, shard_map.step) == (Status.COMPLETE, 3)
+    assert shard_map.tensors == () or shard_map.tensors[0].length_bytes == 5 << 31
+
+
+# -- files that are none -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("x.pt", b"\x93NUMPY\x01\x00v\x00 and more"),
+        ("x.bin", b"anything"),
+        ("tar.pt", b"n" * 257 + b"ustar" + bytes(250)),
+    ],
+)
+def test_what_is_not_torch_stays_unknown(tmp_path: Path, name: str, data: bytes) -> None:
+    shard_map = read_checkpoint(written(tmp_path, {name: data}) / name)
+    assert (shard_map.format, shard_map.status, damage_codes(shard_map)) == ("unknown", Status.UNKNOWN, set())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"version https://git-lfs.github.com/spec/v1\n", b"<html>404</html>", b'{"error": "x"}', bytes(5000), b"PK"],
+)
+def test_what_stands_in_for_a_file_is_damage(tmp_path: Path, data: bytes) -> None:
+    shard_map = read_checkpoint(written(tmp_path, {"model.pt": data}) / "model.pt")
+    assert (shard_map.status, len(damage_codes(shard_map))) == (Status.CORRUPT, 1)
+
+
+# -- unfinished and damaged --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("data", [b"", torch_zip(FULL)[:900], torch_zip(FULL)[:900] + bytes(500)])
+def test_a_file_without_its_end_is_in_progress_while_it_is_young(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "last.pt").write_bytes(data)
+    young = read_checkpoint(tmp_path / "last.pt")
+    later = read_checkpoint(tmp_path / "last.pt", now_unix_seconds=time.time() + 10_000)
+    assert (young.status, damage_codes(young)) == (Status.IN_PROGRESS, set())
+    assert (later.status, later.resumable) == (Status.CORRUPT, False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["zip.pt", "legacy.pt", "custom-class.pt"])
+@pytest.mark.parametrize("seed", range(3))
+def test_damage_to_a_real_file_is_found(tmp_path: Path, name: str, kind: str, seed: int) -> None:
+    place = copy_sample("torch", tmp_path)
+    done = damage(place / name, kind, seed)
+    shard_map = next((one for one in inventory(place).checkpoints if one.path.endswith(name)), None)
+    if kind == "delete":
+        assert shard_map is None
+    elif kind != "flip_head" and (name, kind) != ("legacy.pt", "zero"):
+        assert shard_map is not None and shard_map.status is Status.CORRUPT, done
+        assert all(found.path == name for found in shard_map.findings if found.severity is Severity.DAMAGE)
+
+
+# -- folders -----------------------------------------------------------------------------------------------------------
+def test_a_step_folder_is_the_sum_of_its_files(tmp_path: Path) -> None:
+    place = written(
+        tmp_path / "run" / "step-7",
+        {
+            "model.pt": torch_zip(MODEL),
+            "optimizer.pt": torch_zip(OPTIMIZER),
+            "rng.pt": torch_zip([1]),
+            "notes.txt": b"x",
+        },
+    )
+    shard_map = read_checkpoint(place)
+    assert (shard_map.format, shard_map.status, shard_map.step, shard_map.resumable) == (
+        "torch_save",
+        Status.COMPLETE,
+        7,
+        True,
+    )
+    assert {shard.path: shard.role for shard in shard_map.shards} == {
+        "model.pt": Role.MODEL,
+        "optimizer.pt": Role.OPTIMIZER,
+        "rng.pt": Role.RNG,
+        "notes.txt": Role.OTHER,
+    }
+
+
+def test_weights_and_scheduler_without_the_optimizer_are_no_point_to_resume_from(tmp_path: Path) -> None:
+    place = written(tmp_path / "checkpoint-40", {"backbone.pt": torch_zip(MODEL), "scheduler.pt": torch_zip(SCHEDULER)})
+    shard_map = read_checkpoint(place)
+    assert (shard_map.status, shard_map.resumable, damage_codes(shard_map)) == (Status.COMPLETE, False, set())
+    assert "optimizer_missing" in codes(shard_map)
+
+
+def test_parts_that_lie_in_folders_of_their_own_are_read_too(tmp_path: Path) -> None:
+    files = {"trainer/model.pt": torch_zip(MODEL), "trainer/optimizer.pt": torch_zip(OPTIMIZER), "data/loader.pt": b""}
+    shard_map = read_checkpoint(written(tmp_path / "step_8", files))
+    assert (shard_map.step, shard_map.status) == (8, Status.CORRUPT)
+    assert [found.path for found in shard_map.findings if found.severity is Severity.DAMAGE] == ["data/loader.pt"]
+
+
+def test_files_of_two_saves_in_one_folder_are_told(tmp_path: Path) -> None:
+    files = {
+        "model.pt": torch_zip({"model": MODEL, "step": 7}),
+        "state.pt": torch_zip({"optimizer": OPTIMIZER, "step": 6}),
+    }
+    shard_map = read_checkpoint(written(tmp_path / "step-7", files))
+    assert "step_mismatch" in codes(shard_map)
+
+
+def test_epoch_folders_of_empty_files_are_corrupt_and_the_older_one_is_whole(tmp_path: Path) -> None:
+    whole = {"model.pt": torch_zip(MODEL), "optimizer.pt": torch_zip(OPTIMIZER)}
+    for epoch, files in {418: whole, 420: dict.fromkeys(whole, b""), 422: dict.fromkeys(whole, b"")}.items():
+        written(tmp_path / "run" / f"epoch{epoch}", files)
+    found = {one.path.rsplit("/", 1)[1]: one for one in inventory(tmp_path / "run").checkpoints}
+    assert {name: one.status for name, one in found.items()} == {
+        "epoch422": Status.CORRUPT,
+        "epoch420": Status.CORRUPT,
+        "epoch418": Status.COMPLETE,
+    }
+    assert damage_codes(found["epoch422"]) == {"shard_empty"}
+    assert found["epoch418"].resumable
+
+
+def test_a_gap_in_the_ranks_is_named(tmp_path: Path) -> None:
+    files = {f"model_rank{rank}.pt": torch_zip(MODEL) for rank in (0, 1, 3)}
+    shard_map = read_checkpoint(written(tmp_path / "step-7", files))
+    assert (shard_map.status, shard_map.world_size) == (Status.INCOMPLETE, 4)
+    assert [(found.code, found.path) for found in shard_map.findings if found.severity is Severity.DAMAGE] == [
+        ("shard_missing", "model_rank2.pt")
+    ]
+
+
+def test_ranks_of_different_parts_may_differ(tmp_path: Path) -> None:
+    files = {f"model_tp_rank{rank}.pt": torch_zip(MODEL) for rank in range(2)}
+    files |= {f"optimizer_rank{rank:02d}.pt": torch_zip(OPTIMIZER) for rank in range(4)}
+    shard_map = read_checkpoint(written(tmp_path / "step-7", files))
+    assert (shard_map.status, damage_codes(shard_map)) == (Status.COMPLETE, set())
+
+
+def test_a_folder_of_single_files_is_not_taken_for_one_checkpoint(tmp_path: Path) -> None:
+    place = written(tmp_path / "run", {f"epoch_{epoch}.pt": torch_zip({**FULL, "step": epoch}) for epoch in (1, 2, 3)})
+    assert [one.step for one in inventory(place).checkpoints] == [3, 2, 1]
+
+
+def test_a_folder_that_holds_nothing_of_torch_stays_unknown(tmp_path: Path) -> None:
+    shard_map = read_checkpoint(written(tmp_path / "step-3", {"weights.npz": b"x"}))
+    assert (shard_map.format, shard_map.status) == ("unknown", Status.UNKNOWN)
+
+
+def test_files_that_could_not_be_looked_at_are_not_missing(tmp_path: Path) -> None:
+    place = written(tmp_path / "step-7", {"optimizer.pt": torch_zip(OPTIMIZER)})
+    (place / "model.pt").symlink_to("/proc/1/environ")
+    shard_map = read_checkpoint(place)
+    assert (shard_map.status, "shard_missing" in codes(shard_map)) == (Status.UNREADABLE, False)
+
+
+def test_every_file_of_the_samples_is_read() -> None:
+    assert files_under(Path(__file__).parents[2] / "data" / "torch") == [
+        "README.md",
+        "custom-class.pt",
+        "legacy.pt",
+        "torchscript.pt",
+        "zip.pt",
+    ]

@@ -1,0 +1,247 @@
+"""Single files of `torch.save`, and folders of them without any other rule: what is inside says what they are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from muster_agent.formats.base import Role
+from muster_agent.formats.codes import finding
+from muster_agent.formats.draft import Draft, first_role, nest
+from muster_agent.formats.folder import Folder
+from muster_agent.formats.foreign import UNKNOWN_FORMAT
+from muster_agent.formats.limits import NeedsChild
+from muster_agent.formats.names import is_temporary
+from muster_agent.formats.own_names import misplaced_findings
+from muster_agent.formats.rank_sets import STEP_IN_NAME, RankSet, rank_sets, split_rank
+from muster_agent.formats.safetensors import add_absent, other_files
+from muster_agent.formats.torch_archive import Loaded, add_torch_shard, inspect, tensor_ranges
+from muster_agent.formats.torch_state import role_of_key, roles_in, step_in
+
+FORMAT = "torch_save"
+SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
+_SURE_SUFFIXES = (".pt", ".pth", ".ckpt")
+_EPOCH_FOLDER = re.compile(r"(?:epoch|ep)[-_=]?(\d{1,9})", re.ASCII | re.IGNORECASE)
+_EPOCH_STEM = re.compile(r"(?:.*[-_.])?epoch[-_=]?(\d{1,9})", re.ASCII | re.IGNORECASE)
+SMALL_BYTES = 1024 * 1024
+"""The values of files up to this size are always read: side files are where code hides, and it costs little."""
+_STATE_NAMES = ("pytorch_model", "optimizer", "scheduler")
+_MAX_ABSENT = 200
+_MAX_SUB_FOLDERS = 64
+
+
+def is_torch_name(name: str) -> bool:
+    return name.endswith(SUFFIXES) and not is_temporary(name)
+
+
+def torch_names(folder: Folder) -> list[str]:
+    return sorted(name for name in folder.files.keys() | folder.blocked if is_torch_name(name))
+
+
+# -- one file ----------------------------------------------------------------------------------------------------------
+def claims_file(folder: Folder, name: str) -> bool:
+    """`.bin` and `.pkl` may be anything, so these are looked into."""
+    if name.endswith(_SURE_SUFFIXES):
+        return True
+    if not name.endswith((".bin", ".pkl")):
+        return False
+    try:
+        return inspect(folder, name).kind not in ("other", "tar")
+    except NeedsChild:
+        return True
+
+
+def read_file(folder: Folder, name: str, with_tensors: bool) -> Draft:
+    """A checkpoint that is the one file `name`."""
+    return read_loaded(folder, name, with_tensors)[0]
+
+
+def read_loaded(folder: Folder, name: str, with_tensors: bool) -> tuple[Draft, Loaded | None]:
+    """As read_file, with the values for a more special format to look at."""
+    draft = Draft(FORMAT)
+    loaded = add_torch_shard(draft, folder, name, values=True)
+    if loaded is None:
+        return draft, None
+    if loaded.pickle is None:
+        draft.roles = None
+        draft.format = FORMAT if loaded.file.kind in ("zip", "legacy") or not draft.undecided else UNKNOWN_FORMAT
+        return draft, loaded
+    take_roles(draft, loaded)
+    if loaded.file.kind == "pickle" and not draft.roles:
+        draft.format, draft.roles = UNKNOWN_FORMAT, None
+        draft.undecided = f"{name} is a pickle that holds no tensors"
+    draft.step = step_in(loaded.value)
+    if draft.step is None:
+        match = _EPOCH_STEM.fullmatch(name.rsplit(".", 1)[0])
+        draft.step = int(match.group(1)) if match else None
+    if with_tensors:
+        draft.tensors.extend(tensor_ranges(loaded, name))
+    if not draft.roles and draft.step is None and draft.roles is not None:
+        draft.undecided = f"{name} holds no training state that this version knows"
+    need_model(draft)
+    return draft, loaded
+
+
+def need_model(draft: Draft) -> None:
+    """A file, or files, of the optimizer or the scheduler alone are one part of something else."""
+    if draft.roles and Role.MODEL not in draft.roles:
+        draft.not_resumable_reasons.append("it holds no model")
+
+
+def take_roles(draft: Draft, loaded: Loaded, roles: set[Role] | None = None) -> set[Role]:
+    """Give the shard that was added last the roles of its values (or `roles`), and the draft as well."""
+    found = roles_in(loaded.value, loaded.name) if roles is None else roles
+    draft.shards[-1] = msgspec.structs.replace(draft.shards[-1], role=first_role(found))
+    if draft.roles is not None:
+        draft.roles |= found
+    return found
+
+
+# -- a folder ----------------------------------------------------------------------------------------------------------
+def claims(folder: Folder) -> bool:
+    """A folder named after an epoch, or whose files are the parts of one state by their names."""
+    names = torch_names(folder)
+    if not names:
+        return False
+    if _EPOCH_FOLDER.fullmatch(os.path.basename(folder.path)):
+        return True
+    if _are_ranks_of_one(names):
+        return True
+    roles = {role_of_key(name.rsplit(".", 1)[0]) for name in names}
+    return len(names) > 1 and len(names) == len({_stem(name) for name in names}) and Role.OPTIMIZER in roles
+
+
+def _are_ranks_of_one(names: list[str]) -> bool:
+    """Whether files of ranks lie here that name no step, as in the folder of one checkpoint."""
+    sets = rank_sets(names)
+    if any(STEP_IN_NAME.search(one.pattern) or one.head.startswith(("latest", "last", "ep")) for one in sets):
+        return False
+    return any(len(one.names) > 1 for one in sets)
+
+
+def _stem(name: str) -> str:
+    """The name without its numbers: `model_100.pt` and `model_200.pt` are two checkpoints, not parts of one."""
+    split = split_rank(name)
+    return name if split is not None else re.sub(r"\d+", "", name)
+
+
+def may_read(folder: Folder) -> bool:
+    """Whether a folder that is known to be a checkpoint holds files that may be of torch.save, here or one level
+    down."""
+    return bool(torch_names(folder)) or any(torch_names(folder.sub(name)) for name in _sub_folders(folder))
+
+
+def _sub_folders(folder: Folder) -> list[str]:
+    return [name for name in folder.folders[:_MAX_SUB_FOLDERS] if not name.startswith(".") and not is_temporary(name)]
+
+
+def read_folder(folder: Folder, with_tensors: bool) -> Draft:
+    """The files of a folder, and of the folders in it, as parts of one checkpoint."""
+    draft = _read_level(folder, with_tensors)
+    for name in _sub_folders(folder):
+        if torch_names(folder.sub(name)):
+            inner = _read_level(folder.sub(name), with_tensors)
+            draft.step = inner.step if draft.step is None else draft.step
+            draft.world_size = inner.world_size if draft.world_size is None else draft.world_size
+            draft.committed = False if inner.committed is False else draft.committed
+            nest(draft, inner, name)
+    if draft.step is None:
+        match = _EPOCH_FOLDER.fullmatch(os.path.basename(folder.path))
+        draft.step = int(match.group(1)) if match else None
+    need_model(draft)
+    if all(shard.role is Role.OTHER for shard in draft.shards) and not draft.findings:
+        draft.format, draft.roles, draft.undecided = UNKNOWN_FORMAT, None, "none of its files holds a training state"
+    return draft
+
+
+def _read_level(folder: Folder, with_tensors: bool) -> Draft:
+    draft = Draft(FORMAT)
+    names = torch_names(folder)
+    sets = rank_sets(names)
+    ranks = {name: rank for one in sets for rank, name in one.names.items()}
+    parts = Parts(draft, folder, with_tensors)
+    for name in names:
+        if _is_side_file(folder, name):
+            draft.shards.extend(other_files(_only(folder, name), []))
+        else:
+            parts.add(name, ranks.get(name))
+    add_absent_ranks(draft, folder, sets)
+    draft.findings.extend(misplaced_findings({name: root for name, root in parts.roots.items() if name in ranks}))
+    draft.step = parts.agreed_step()
+    draft.shards.extend(other_files(folder, names))
+    return draft
+
+
+def _is_side_file(folder: Folder, name: str) -> bool:
+    """Whether a `.bin`, which may be anything, neither is of torch.save nor has the name of such a state."""
+    if not name.endswith(".bin") or name not in folder.files or name.startswith(_STATE_NAMES):
+        return False
+    return folder.files[name].size_bytes > 0 and inspect(folder, name).kind == "other"
+
+
+def _only(folder: Folder, name: str) -> Folder:
+    return Folder(folder.path, folder.root, files={name: folder.files[name]}, tree=folder.tree)
+
+
+class Parts:
+    """The files of one checkpoint, taken into a draft one by one. `steps` are those that they hold, by name; `roots`
+    the names under which they were saved."""
+
+    def __init__(self, draft: Draft, folder: Folder, with_tensors: bool) -> None:
+        self.steps: dict[str, int] = {}
+        self.roots: dict[str, str] = {}
+        self._draft, self._folder, self._with_tensors = draft, folder, with_tensors
+
+    def add(self, name: str, rank: int | None, roles: set[Role] | None = None) -> None:
+        """Add the file `name`; what it holds is told by `roles`, else by its values, else by its name."""
+        values = wants_values(self._folder, name, rank, self._with_tensors)
+        loaded = add_torch_shard(self._draft, self._folder, name, rank=rank, values=values)
+        if loaded is None:
+            return
+        self.roots[name] = loaded.file.root
+        if roles is None and loaded.pickle is None:
+            by_name = role_of_key(name.rsplit(".", 1)[0])
+            self._draft.shards[-1] = msgspec.structs.replace(self._draft.shards[-1], role=by_name or Role.MODEL)
+            return
+        take_roles(self._draft, loaded, roles)
+        if self._with_tensors:
+            self._draft.tensors.extend(tensor_ranges(loaded, name))
+        step = step_in(loaded.value)
+        if step is not None:
+            self.steps[name] = step
+
+    def agreed_step(self) -> int | None:
+        """The step that the files hold. Where they hold different ones, files of two saves lie together."""
+        if len(set(self.steps.values())) > 1:
+            ordered = sorted(self.steps.items(), key=lambda item: item[1])
+            (first, low), (last, high) = ordered[0], ordered[-1]
+            detail = f"{first} was saved at step {low} and {last} at step {high}: files of different saves lie together"
+            self._draft.findings.append(finding("step_mismatch", path=last, detail=detail))
+        return min(self.steps.values(), default=None)
+
+
+def wants_values(folder: Folder, name: str, rank: int | None, with_tensors: bool) -> bool:
+    """Whether the pickle of a file is to be read: of every small one, and in a scan only of the first rank's large
+    ones."""
+    seen = folder.files.get(name)
+    return with_tensors or not rank or (seen is not None and seen.size_bytes <= SMALL_BYTES)
+
+
+def add_absent_ranks(draft: Draft, folder: Folder, sets: Sequence[RankSet]) -> None:
+    """The ranks that left no file where their siblings did."""
+    said = {ranks.world_size for ranks in sets if ranks.world_size is not None}
+    for ranks in sets:
+        if len(ranks.names) < 2 and ranks.world_size is None:
+            continue
+        draft.world_size = max(draft.world_size or 0, len(ranks.expected)) or None
+        absent = [rank for rank in ranks.expected if rank not in ranks.names]
+        for rank in absent[:_MAX_ABSENT]:
+            name = ranks.name_of(rank)
+            add_absent(draft, folder, name, f"rank {rank} of {len(ranks.expected)} has no {name}", rank=rank)
+    if len(said) > 1:
+        shown = " and ".join(map(str, sorted(said)))
+        detail = f"its files name {shown} ranks: those of different saves lie together"
+        draft.findings.append(finding("world_size_mismatch", path=folder.path, detail=detail))

@@ -1,0 +1,113 @@
+"""What the value in a file of `torch.save` says of itself: which parts of a training state it holds, at which step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from muster_agent.formats.base import Role
+from muster_agent.formats.pickle_machine import Record
+from muster_agent.formats.torch_archive import scalar
+from muster_agent.formats.torch_values import Instance, named_tensors
+
+STEP_NAMES = ("global_step", "step", "iteration", "global_steps", "iter", "train_step", "num_updates")
+_INNER_STATES = (
+    "train_state",
+    "trainer_state",
+    "progress",
+    "state",
+    "trainer",
+    "extra_state",
+    "training_state",
+    "meta",
+)
+"""Where scripts put the counters, one level down."""
+_CONTAINERS = frozenset({"state", "app", "checkpoint", "ckpt", "train_state", "training_state", "state_dict"})
+_NO_STATE = re.compile(r"config|args|history|name|class|version|hparams|hyper")
+_ROLE_WORDS = (
+    (re.compile(r"sched"), Role.SCHEDULER),
+    (re.compile(r"optim"), Role.OPTIMIZER),
+    (re.compile(r"(?:^|[_.-])rng|random_?(?:number_?)?(?:gen|state)"), Role.RNG),
+    (re.compile(r"data_?loader|sampler|train_iterator|data_?set_state|data_state"), Role.DATALOADER),
+)
+_ANY_STATE = re.compile(r"model|ckpt|checkpoint|weight|backbone|last|best|epoch|latest")
+_MODEL_WORDS = re.compile(r"model|module|net|ema|weights|params|backbone|encoder|decoder")
+_LOOK_LIMIT = 2_000
+"""Values looked at to see whether a part holds any tensor."""
+
+
+def step_in(value: Any) -> int | None:
+    """The training step: a plain counter at the top, one level down, or where Composer and fairseq keep theirs."""
+    found = scalar(value, *STEP_NAMES)
+    if found is not None:
+        return found
+    for name in _INNER_STATES:
+        inner = _part(value, name)
+        found = scalar(inner, *STEP_NAMES)
+        if found is None and name == "state":
+            found = scalar(_part(_part(inner, "timestamp"), "Timestamp"), "batch")
+        if found is not None:
+            return found
+    history = _part(value, "optimizer_history")
+    return scalar(history[-1], "num_updates") if isinstance(history, list) and history else None
+
+
+def roles_in(value: Any, file_name: str) -> set[Role]:
+    """The roles of what is in the file, by its name where that says only one, else by the keys at its top."""
+    stem = file_name.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()
+    by_name = role_of_key(stem)
+    if by_name is not None and not _ANY_STATE.search(stem):
+        return {by_name}
+    return _roles_of(value, depth=0) or ({Role.MODEL} if _has_tensors(value) else set())
+
+
+def _roles_of(value: Any, depth: int) -> set[Role]:
+    parts = dict(_parts(value))
+    if "param_groups" in parts and "state" in parts:
+        return {Role.OPTIMIZER}
+    roles: set[Role] = set()
+    for key, part in parts.items():
+        if part is None or part is False or part in ({}, [], (), ""):
+            continue
+        if depth == 0 and key in _CONTAINERS and isinstance(part, dict):
+            roles |= _roles_of(part, depth=1)
+            continue
+        role = role_of_key(key)
+        if role is not None and isinstance(part, (dict, list, tuple, Record)):
+            roles.add(role)
+        elif _is_optimizer(part):
+            roles.add(Role.OPTIMIZER)
+        elif role is None and (_has_tensors(part) or (isinstance(part, Record) and _MODEL_WORDS.search(key.lower()))):
+            roles.add(Role.MODEL)
+    return roles
+
+
+def role_of_key(key: str) -> Role | None:
+    """The role that a key, or a file's name, gives by its words; None where it gives none."""
+    word = key.lower()
+    if _NO_STATE.search(word):
+        return None
+    return next((role for pattern, role in _ROLE_WORDS if pattern.search(word)), None)
+
+
+def _is_optimizer(part: Any) -> bool:
+    return isinstance(part, dict) and "param_groups" in part and "state" in part
+
+
+def _has_tensors(value: Any) -> bool:
+    """A lone number that happens to be a tensor (a loss, a best score) is no state."""
+    return any(tensor.shape != () for _, tensor in named_tensors(value, limit=_LOOK_LIMIT))
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Instance) and isinstance(value.items, dict):
+        yield from _parts(value.items)
+    if isinstance(value, Record):
+        value = value.state
+    if isinstance(value, dict):
+        yield from ((key, part) for key, part in value.items() if isinstance(key, str))
+
+
+def _part(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, (dict, Record)) else None

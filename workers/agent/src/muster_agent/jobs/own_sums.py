@@ -1,0 +1,56 @@
+"""Checking a checkpoint that was never sealed: its bytes are held against the check sums that its format carries."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from muster_agent.formats.base import Finding
+from muster_agent.formats.detect import read_checkpoint
+from muster_agent.formats.folder import POSIX
+from muster_agent.formats.own_checks import SumChecker, recorded_sums
+from muster_agent.jobs.chunks import extents_of, read_failures, read_shards, require_present, stat_all
+from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.seal import SealConsumer
+from muster_agent.manifest.model import CHUNK_BYTES
+
+
+class OwnSums(msgspec.Struct, frozen=True, kw_only=True):
+    """`checked_bytes` of `total_bytes` carry check sums; `findings` are those ranges whose bytes differ from them, and
+    files that could not be read."""
+
+    checked_bytes: int
+    total_bytes: int
+    seconds: float
+    findings: tuple[Finding, ...]
+
+
+def check_own_sums(path: str, *, control: JobControl | None = None, threads: int | None = None) -> OwnSums:
+    """Read every file of the checkpoint that has check sums of its format, around the page cache where that is allowed.
+    Raises CheckpointNotFound and Cancelled."""
+    began = time.monotonic()
+    absolute = require_present(path)
+    shard_map = read_checkpoint(absolute)
+    present = [shard for shard in shard_map.shards if shard.size_bytes is not None]
+    locations = {stated.path: stated.location for stated in stat_all(absolute, [shard.path for shard in present])}
+    sums = recorded_sums(shard_map, lambda name: POSIX.open(locations[name]))
+    shards = stat_all(absolute, [shard.path for shard in present if sums.get(shard.path)])
+    checkers = [SumChecker(stated.path, sums[stated.path]) for stated in shards]
+    consumer = SealConsumer([[] for _ in shards], checkers)
+    totals = read_shards(
+        extents_of(shards, None),
+        shards,
+        consumer,
+        control or JobControl(),
+        phase="verify",
+        chunk_bytes=CHUNK_BYTES,
+        threads=threads,
+    )
+    differences = [found for checker in checkers for found in checker.findings]
+    return OwnSums(
+        checked_bytes=sum(checker.checked_bytes for checker in checkers),
+        total_bytes=sum(shard.size_bytes or 0 for shard in present),
+        seconds=time.monotonic() - began,
+        findings=(*read_failures(shards, totals), *differences),
+    )
