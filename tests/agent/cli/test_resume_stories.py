@@ -336,6 +336,17 @@ def test_a_folder_renamed_to_a_lower_number_than_its_state_is_not_missed(run: Pa
     assert "step_mismatch" in said(run)
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_newer_step_that_may_not_be_read_is_loud(run: Path) -> None:
+    save(run, "step-10", hours_ago=25)
+    save(run, "step-20").chmod(0)
+    try:
+        done = muster("resume-point", run)
+    finally:
+        (run / "step-20").chmod(0o755)
+    assert "Resume from step 10" in done.stdout and "not readable here, so perhaps better: step 20" in done.stderr
+
+
 # -- ranks -------------------------------------------------------------------------------------------------------------
 def test_another_data_parallel_size_needs_a_universal_checkpoint(run: Path) -> None:
     shutil.copytree(DATA / "deepspeed/zero1-bf16", run, dirs_exist_ok=True)

@@ -168,6 +168,20 @@ def test_a_cancelled_inventory_stops(run: Path) -> None:
         inventory(run, control=JobControl(cancel=stop))
 
 
+def test_a_link_to_a_file_beside_it_is_no_second_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "step-5.safetensors").write_bytes(safetensors_bytes({"w": bytes(4)}))
+    (tmp_path / "best.safetensors").symlink_to("step-5.safetensors")
+    (tmp_path / "last.safetensors").symlink_to("step-5.safetensors")
+    found = take(tmp_path)
+    assert [os.path.basename(one.path) for one in found.checkpoints] == ["step-5.safetensors"]
+    assert [one.step for one in found.pointers] == [5]
+
+
+def test_a_copy_that_is_called_last_is_a_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "last.safetensors").write_bytes(safetensors_bytes({"w": bytes(4)}))
+    assert (len(take(tmp_path).checkpoints), take(tmp_path).pointers) == (1, ())
+
+
 def test_a_file_that_is_no_checkpoint_is_not_listed(run: Path) -> None:
     (run / "train.log").write_text("x")
     os.mkfifo(run / "pipe.safetensors")

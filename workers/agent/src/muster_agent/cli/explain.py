@@ -11,8 +11,10 @@ import click
 from muster_agent.cli.inventory import checkpoint_json, listed
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json
 from muster_agent.formats.base import ShardMap
+from muster_agent.formats.checkpoint import read_checkpoint
 from muster_agent.formats.explain import Line
 from muster_agent.formats.explain import explain as explain_checkpoint
+from muster_agent.formats.names import family_folder
 
 
 @click.command()
@@ -45,8 +47,10 @@ def explanation_lines(lines: Sequence[Line]) -> list[str]:
 
 
 def _only_one(path: str) -> ShardMap:
-    checkpoints = listed(path).checkpoints
     place = os.path.abspath(path)
+    if family_folder(place) is not None and not os.path.lexists(place):
+        return read_checkpoint(place)
+    checkpoints = listed(path).checkpoints
     own = [one for one in checkpoints if one.path == place] or list(checkpoints)
     if not own:
         raise CommandFailed(

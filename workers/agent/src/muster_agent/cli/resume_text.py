@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from muster_agent.decide.model import PointerChoice, ResumeDecision, ResumeRequest
-from muster_agent.formats.base import Finding, ShardMap
+from muster_agent.formats.base import Finding, ShardMap, Status
 from muster_agent.formats.times import duration
+from muster_agent.formats.verdict import STATUS_REASONS
 
 _OUTCOMES = {
     "no_checkpoints": "There are no checkpoints under {path}.",
@@ -18,6 +19,7 @@ _SOURCES = {
     "disk+manifest": "the files on disk, and what Muster left beside them",
     "disk+server": "the files on disk, and what the server knows of them",
 }
+UNREAD = STATUS_REASONS[Status.UNREADABLE]
 _ABOUT_THE_CHOICE = frozenset({"step_mismatch", "duplicate_step", "state_shrank"})
 
 
@@ -71,6 +73,10 @@ def warning_lines(decision: ResumeDecision, chosen: ShardMap | None, about_folde
         yield f"muster: WARNING: two histories of training lie here; step {decision.step} is of the one saved last"
         yield f"  by the storage's clock. Newer by number, older by time: step {_listed(older)}"
         yield "  what to do: pass --step to continue from one of those; keep each training in a folder of its own"
+    unread = [one.step for one in decision.skipped if one.step is not None and UNREAD in "; ".join(one.reasons)]
+    if decision.outcome == "found" and unread:
+        yield f"muster: WARNING: newer by number and not readable here, so perhaps better: step {_listed(unread)}"
+        yield "  what to do: run this as a user who may read them, or check the mount, before training goes on"
     for found in chosen.findings if chosen is not None else ():
         if found.code in _ABOUT_THE_CHOICE:
             yield f"muster: {found.code}: {found.detail}"

@@ -37,6 +37,16 @@ def is_pointer(folder: Folder, name: str) -> bool:
     return name in _TEXT_NAMES or name == BRIDGE_TRACKER or name.endswith(_TEXT_LINK_ENDING)
 
 
+def is_other_name(folder: Folder, name: str) -> bool:
+    """Whether the file `name` is a pointer, or a link to another file of the same folder, such as `best.ckpt`."""
+    if is_pointer(folder, name):
+        return True
+    if name not in folder.links:
+        return False
+    beside, _, target = os.path.realpath(os.path.join(folder.path, name)).rpartition("/")
+    return beside == os.path.realpath(folder.path) and target != name and target in folder.files
+
+
 def read_pointer(folder: Folder, name: str) -> Told:
     """What the pointer says, and a finding where it cannot be followed."""
     path = os.path.join(folder.path, name)

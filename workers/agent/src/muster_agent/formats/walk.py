@@ -25,7 +25,7 @@ from muster_agent.formats.evidence import Memory
 from muster_agent.formats.folder import Folder, PosixTree, escapes
 from muster_agent.formats.names import is_temporary, step_of_name, step_of_unfinished
 from muster_agent.formats.pointer_findings import pointer_findings
-from muster_agent.formats.pointers import is_pointer, read_pointer
+from muster_agent.formats.pointers import is_other_name, is_pointer, read_pointer
 from muster_agent.formats.reader import Family, FamilyFormat
 from muster_agent.formats.scan_reading import Counts, Enough, Read, Reading, Task
 from muster_agent.formats.storage_clock import LOCAL, Clock, storage_clock
@@ -197,7 +197,7 @@ class _Walk:
         for name in sorted(folder.files.keys() - shared):
             if is_temporary(name):
                 self.findings.append(_leftover(os.path.join(folder.path, name)))
-            elif not is_pointer(folder, name) and registry.claim_file(folder, name) is not None:
+            elif not is_other_name(folder, name) and registry.claim_file(folder, name) is not None:
                 path = os.path.join(folder.path, name)
                 self.tasks.append(self._task(path, lambda: self.look(folder.path), _file_reader(name), folder))
 
