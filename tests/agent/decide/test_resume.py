@@ -249,3 +249,9 @@ def test_of_the_links_of_several_ranks_the_lowest_step_counts() -> None:
 def test_non_persistent_copies_are_newer_than_the_tracker_by_design() -> None:
     local = one(35, path="/run/non_persistent/iter_0000035", format="megatron_dist", must_match=())
     assert ask(iteration(30), local, pointer=tracker(30)).step == 35
+
+
+def test_no_framework_takes_a_name_that_is_not_final() -> None:
+    running = one(400, path="/run/400.orbax-checkpoint-tmp", format="orbax", status="in_progress")
+    found = ask(one(300, path="/run/300", format="orbax", must_match=()), running)
+    assert found.pointer_choice is not None and (found.pointer_choice.step, found.pointer_choice.is_same) == (300, True)

@@ -94,6 +94,8 @@ def test_names_that_may_be_joined(name: str) -> None:
         ("/checkpoints/step-100", "checkpoints"),
         ("/outputs/ckpt/step-100", "ckpt"),
         ("/step-100", ""),
+        ("/data/jobA/{rank}/iter_0000020_{rank}_local.pt", "jobA"),
+        ("/data/exp7/checkpoints/ep0-ba10-rank{rank}.pt", "exp7"),
     ],
 )
 def test_a_run_is_named_by_the_nearest_folder_that_says_more_than_checkpoints(path: str, run: str) -> None:

@@ -10,6 +10,7 @@ from muster_agent.cli.colour import Paint, plain
 from muster_agent.cli.output import human_bytes, one_line
 from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.checkpoint import state_shards
+from muster_agent.formats.names import folder_of
 from muster_agent.formats.siblings import unique_bytes
 from muster_agent.formats.times import duration
 from muster_agent.formats.walk import Inventory
@@ -38,7 +39,7 @@ def inventory_lines(found: Inventory, path: str, now_unix_seconds: float, paint:
         yield one_line(f"No checkpoints under {path}.")
     by_folder: dict[str, list[ShardMap]] = defaultdict(list)
     for shard_map in found.checkpoints:
-        by_folder[os.path.dirname(shard_map.path)].append(shard_map)
+        by_folder[folder_of(shard_map.path)].append(shard_map)
     for folder, shard_maps in sorted(by_folder.items()):
         yield from _run_lines(folder, shard_maps, now_unix_seconds, paint)
     if found.findings:

@@ -22,7 +22,7 @@ from muster_agent.decide.frameworks import governing
 from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, ResumeRequest
 from muster_agent.decide.resume import NON_PERSISTENT, decide, reasons_against
 from muster_agent.formats.base import ShardMap, Status
-from muster_agent.formats.names import run_of_path
+from muster_agent.formats.names import folder_of, run_of_path
 from muster_agent.formats.walk import Inventory
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.inventory import read_manifests
@@ -147,7 +147,7 @@ class _Judge:
 
     def is_enough(self, shard_map: ShardMap, pointers: Sequence[Pointer]) -> bool:
         """Whether no older step of its folder can matter any more."""
-        folder = os.path.dirname(shard_map.path)
+        folder = folder_of(shard_map.path)
         candidate = self.candidate(shard_map, folder)
         if self.request.step not in (None, candidate.step):
             return False
@@ -209,7 +209,7 @@ def _request(require: str, format_name: str | None, asked: dict[str, int | float
 
 def _one_run(found: Inventory, path: str, run_name: str | None) -> tuple[str, list[ShardMap]]:
     """The folder that holds the run's steps, and its checkpoints. A choice between runs is the user's to make."""
-    folders = sorted({os.path.dirname(one.path) for one in found.checkpoints if one.step is not None})
+    folders = sorted({folder_of(one.path) for one in found.checkpoints if one.step is not None})
     if run_name is not None and len(folders) > 1:
         folders = [
             folder for folder in folders if run_name in (os.path.basename(folder), run_of_path(f"{folder}/step"))
@@ -218,13 +218,13 @@ def _one_run(found: Inventory, path: str, run_name: str | None) -> tuple[str, li
     if run_name is None and own in folders:
         return own, _of_own_folder(found, own, folders)
     if len(folders) > 1 or (run_name is not None and not folders and found.checkpoints):
-        names = sorted({os.path.dirname(one.path) for one in found.checkpoints if one.step is not None})
+        names = sorted({folder_of(one.path) for one in found.checkpoints if one.step is not None})
         shown = "\n    ".join(names[:10])
         message = f"{path} holds the checkpoints of {len(names)} runs:\n    {shown}"
         raise CommandFailed(message, hint="name one of these folders, or choose with --run", code=ExitCode.USAGE)
     if not folders:
         return own, list(found.checkpoints)
-    return folders[0], [one for one in found.checkpoints if os.path.dirname(one.path) == folders[0]]
+    return folders[0], [one for one in found.checkpoints if folder_of(one.path) == folders[0]]
 
 
 def _of_own_folder(found: Inventory, own: str, folders: Sequence[str]) -> list[ShardMap]:
@@ -235,7 +235,7 @@ def _of_own_folder(found: Inventory, own: str, folders: Sequence[str]) -> list[S
     if aside:
         more = f" and {len(aside) - 3} more" if len(aside) > 3 else ""
         say(one_line(f"muster: left aside, as runs of their own: {', '.join(aside[:3])}{more}"))
-    return [one for one in found.checkpoints if os.path.dirname(one.path) in taken]
+    return [one for one in found.checkpoints if folder_of(one.path) in taken]
 
 
 def _server_answer(server: str | None, run: str, began: float) -> ServerAnswer:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from muster_agent.decide.model import Candidate, Pointer, PointerChoice
-from muster_agent.formats.names import step_of_name
+from muster_agent.formats.names import is_temporary, step_of_name
 
 MEGATRON_TRACKER = "latest_checkpointed_iteration.txt"
 DLROVER_TRACKER = "dlrover_latest.txt"
@@ -122,7 +122,8 @@ def framework_choice(
     if missing is not None:
         reason = f"{missing.pointer} is not there: {missing.without_it}"
         return PointerChoice(rule=missing.pointer, path=None, step=None, is_same=chosen is None, reason=reason)
-    numbered = [one for one in candidates if one.step is not None and one.format in HIGHEST_NUMBER]
+    named = [one for one in candidates if not is_temporary(os.path.basename(one.path))]
+    numbered = [one for one in named if one.step is not None and one.format in HIGHEST_NUMBER]
     if not numbered:
         return None
     highest = max(numbered, key=lambda one: (one.step or 0, one.path))

@@ -138,8 +138,8 @@ def _located(found: Finding) -> str:
 
 
 _RULES = {
-    Status.COMPLETE: "complete: nothing that must be there is missing, nothing that is there is damaged, and the save "
-    "ended.",
+    Status.COMPLETE: "complete: nothing that must be there is missing, nothing that is there is damaged, and nothing "
+    "says that its save did not end.",
     Status.UNCOMMITTED: "uncommitted: every byte seems to be there, but the save never said that it had ended. Bytes "
     "that another rank had not written yet would look the same, so it is never chosen by itself.",
     Status.INCOMPLETE: "incomplete: something that must be there is not.",

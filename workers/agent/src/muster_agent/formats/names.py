@@ -64,7 +64,7 @@ def step_of_unfinished(name: str) -> int | None:
 def run_of_path(path: str) -> str:
     """The run of the checkpoint at this absolute path: the name of the folder that holds its steps, or of the nearest
     one above that says more than `checkpoints` does. Where none says more, the folder's own name."""
-    folders = [part for part in path.split("/")[:-1] if part]
+    folders = [part for part in folder_of(path).split("/") if part]
     own = folders[-1] if folders else ""
     return next((name for name in reversed(folders) if name.lower() not in _GENERIC_FOLDERS), own)
 
@@ -145,6 +145,11 @@ def family_folder(path: str) -> str | None:
     parts = path.split("/")
     first = next((index for index, part in enumerate(parts) if "{" in part and "}" in part), None)
     return None if first is None else "/".join(parts[:first]) or "/"
+
+
+def folder_of(path: str) -> str:
+    """The folder that the checkpoint at this path lies in, with others of its run."""
+    return family_folder(path) or path.rpartition("/")[0] or "/"
 
 
 def beside(path: str, suffix: str) -> str:

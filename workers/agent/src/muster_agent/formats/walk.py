@@ -139,8 +139,9 @@ class _Walk:
                 if not is_pointer(folder, name):
                     self.links.append((path, depth + 1))
             elif is_temporary(name):
-                self.findings.append(_leftover(path))
-                if step_of_unfinished(name) is not None and registry.claim(folder.sub(name)) is not None:
+                if step_of_unfinished(name) is None or registry.claim(folder.sub(name)) is None:
+                    self.findings.append(_leftover(path))
+                else:
                     self._go_into(path, folder.identities.get(name), True, depth + 1)
             elif (is_step := step_of_name(name) is not None) or (not name.startswith(".") and depth < MAX_DEPTH):
                 self._go_into(path, folder.identities.get(name), is_step, depth + 1)
