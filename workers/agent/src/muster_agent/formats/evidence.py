@@ -23,7 +23,11 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Memory(Protocol):
-    """What earlier scans of the same root found. Both methods may be called from several threads, and raise nothing."""
+    """What earlier scans of the same root found. All may be called from several threads, and raise nothing."""
+
+    def knows(self, path: str) -> bool:
+        """Whether anything is remembered of `path`, changed or not."""
+        ...
 
     def recall(self, path: str, folder: Folder) -> ShardMap | None:
         """What was found at `path`, if all that was looked at then, beginning at `folder`, lies as it did."""

@@ -16,6 +16,7 @@ from muster_agent.formats.checkpoint import Later
 from muster_agent.formats.child import Children
 from muster_agent.formats.evidence import Evidence, Memory, evidence_of, still_holds
 from muster_agent.formats.folder import Folder
+from muster_agent.formats.scan_forks import Forks, Note, processes_for
 from muster_agent.formats.verdict import AgeLimit
 from muster_agent.jobs.control import JobControl
 
@@ -61,8 +62,15 @@ class Counts:
         self.entries = self.folders = self.unchanged = 0
 
     def add(self, folder: Folder) -> None:
+        self.take(entries_in(folder))
+
+    def take(self, entries: int) -> None:
         self.folders += 1
-        self.entries += len(folder.files) + len(folder.folders) + len(folder.blocked)
+        self.entries += entries
+
+
+def entries_in(folder: Folder) -> int:
+    return len(folder.files) + len(folder.folders) + len(folder.blocked)
 
 
 class _Begun(NamedTuple):
@@ -97,6 +105,8 @@ class Reading:
         self._lock = threading.Lock()
         self._unsettled: dict[str, _Unsettled] = {}
         self._begun: list[_Begun] = []
+        self.sealed: set[str] = set()
+        """Paths of folders that hold files of Muster's own."""
 
     def all_of(self, tasks: list[Task]) -> Iterator[ShardMap]:
         """In no certain order. The first tasks show whether the time goes into waiting for storage: then threads read
@@ -108,8 +118,7 @@ class Reading:
             slow = time.monotonic() - wall > WAITING_RATIO * (time.thread_time() - busy)
             waits = slow and _sleeps() - sleeps >= WAITING_SLEEPS if index else waits
         if not waits:
-            for task in tasks[FIRST_TASKS:]:
-                yield from _present(self.read(task, later=True))
+            yield from self._here_and_in_forks(tasks[FIRST_TASKS:])
             return
         with ThreadPoolExecutor(READERS) as pool:
             try:
@@ -118,6 +127,24 @@ class Reading:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+    def _here_and_in_forks(self, tasks: list[Task]) -> Iterator[ShardMap]:
+        """Where reading costs CPU time and not waiting, other processors help."""
+        unknown = [task for task in tasks if self.memory is None or not self.memory.knows(task.path)]
+        processes = processes_for(len(unknown))
+        here = tasks if processes < 2 else [task for task in tasks if self.memory and self.memory.knows(task.path)]
+        if processes > 1:
+            with Forks(self, unknown, processes) as forks:
+                for reply in forks.replies():
+                    if reply.found is None or reply.note is None:
+                        here.append(unknown[reply.index])
+                        continue
+                    self.counts.take(reply.entries)
+                    self.sealed.update([unknown[reply.index].path] if reply.is_sealed else [])
+                    yield self.take(unknown[reply.index], reply.seen_at, reply.found, reply.note)
+                here.extend(forks.unread())
+        for task in here:
+            yield from _present(self.read(task, later=True))
 
     def until(self, tasks: list[Task], enough: Enough, pointers: Sequence[Pointer]) -> Iterator[ShardMap]:
         """Newest named step first, and in each folder no older step once one was enough, except those that a pointer
@@ -139,8 +166,8 @@ class Reading:
         for one in begun:
             found = self._waited_for(one.later)
             # A child that met its limits says nothing lasting about the checkpoint.
-            lasting = found.status is not Status.UNKNOWN
-            yield self._noted(one.task, one.folder, one.seen_at, found, may_keep=lasting)
+            note = self.note_of(found, one.folder, may_keep=found.status is not Status.UNKNOWN)
+            yield self.take(one.task, one.seen_at, found, note)
 
     def read(self, task: Task, *, later: bool = False) -> ShardMap | None:
         """The checkpoint; None where there is none (any more), or it comes with `rest`."""
@@ -161,22 +188,30 @@ class Reading:
                 self._begun.append(_Begun(task, folder, seen_at, found))
                 return None
             found = self._waited_for(found)
-        return None if found is None else self._noted(task, folder, seen_at, found)
+        return None if found is None else self.take(task, seen_at, found, self.note_of(found, folder))
 
     def _waited_for(self, found: Later) -> ShardMap:
         while not found.wait(POLL_SECONDS):
             self.control.check()
         return found.result()
 
-    def _noted(self, task: Task, folder: Folder, seen_at: float, found: ShardMap, *, may_keep: bool = True) -> ShardMap:
-        """`found`, noted for a second look or for the next scan."""
+    def note_of(self, found: ShardMap, folder: Folder, *, may_keep: bool = True) -> Note:
+        """`folder` is the one that the checkpoint was read from."""
         recent = self.age_limit.is_recent(found.newest_mtime_ns)
-        self.age_limit.learn(found.newest_mtime_ns)
         if found.status in _MAY_BE_RUNNING or (recent and found.status is not Status.COMPLETE):
+            return Note(recent, again=evidence_of(folder))
+        if self.memory and may_keep and _may_be_remembered(found, folder, self.age_limit):
+            return Note(recent, keep=evidence_of(folder))
+        return Note(recent)
+
+    def take(self, task: Task, seen_at: float, found: ShardMap, note: Note) -> ShardMap:
+        """`found`, noted for a second look or for the next scan."""
+        self.age_limit.learn(found.newest_mtime_ns)
+        if note.again is not None:
             with self._lock:
-                self._unsettled[task.path] = _Unsettled(task, evidence_of(folder), seen_at, recent)
-        elif self.memory and may_keep and _may_be_remembered(found, folder, self.age_limit):
-            self.memory.keep(task.path, evidence_of(folder), found)
+                self._unsettled[task.path] = _Unsettled(task, note.again, seen_at, note.was_recent)
+        elif note.keep is not None and self.memory:
+            self.memory.keep(task.path, note.keep, found)
         return found
 
     def settle(self, found: list[ShardMap], settle_seconds: float) -> list[ShardMap]:

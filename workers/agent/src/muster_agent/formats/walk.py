@@ -77,13 +77,12 @@ class _Walk:
         self.links: list[tuple[str, int]] = []
         self.pointers: list[Pointer] = []
         self.findings: list[Finding] = []
-        self.sealed: set[str] = set()
         self.progress = _Progress(self.counts, note)
 
     def look(self, path: str, root: str | None = None) -> Folder:
         folder = self.tree.look(path, root or self.root)
         if folder.own:
-            self.sealed.add(path)
+            self.reading.sealed.add(path)
         return folder
 
     def begin(self, place: str) -> None:
@@ -309,7 +308,7 @@ def inventory(
         findings=(*walk.findings, *pointer_findings(walk.pointers, checkpoints)),
         entries=reading.counts.entries,
         unchanged=reading.counts.unchanged,
-        sealed=frozenset(walk.sealed),
+        sealed=frozenset(reading.sealed),
         clock=clock.source,
     )
 

@@ -70,6 +70,14 @@ class ScanCache:
         if self._connection is None and self._remove_damaged():
             self._connection = self._open()
 
+    def knows(self, path: str) -> bool:
+        """See `Memory.knows`."""
+        with self._lock, self._told():
+            if self._connection is not None and self._recalls:
+                query = "SELECT 1 FROM found WHERE root = ? AND path = ?"
+                return self._connection.execute(query, (self._root, path)).fetchone() is not None
+        return False
+
     def recall(self, path: str, folder: Folder) -> ShardMap | None:
         """See `Memory.recall`."""
         found = self._stored(path) if self._recalls else None
