@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from typing import Any
@@ -16,6 +18,9 @@ from muster_agent.formats.checkpoint import GRACE_SECONDS, state_shards
 from muster_agent.formats.times import iso_time
 from muster_agent.formats.walk import Enough, Inventory, RootUnreadable
 from muster_agent.formats.walk import inventory as take_inventory
+from muster_agent.jobs.scan_cache import ScanCache
+
+SETTLE_SECONDS = 1.0
 
 
 @click.command()
@@ -29,14 +34,30 @@ from muster_agent.formats.walk import inventory as take_inventory
     metavar="SECONDS",
     help="A save whose newest change is younger than this may still be running.",
 )
+@click.option(
+    "--settle",
+    "settle_seconds",
+    type=click.FloatRange(min=0),
+    default=SETTLE_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Look twice, so far apart, at what looks unfinished and may be being written; 0: once.",
+)
+@click.option(
+    "--cache",
+    "cache_file",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Remember in FILE what was found, so that next time unchanged checkpoints need not be opened.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON list, newest step first.")
-def inventory(path: str, grace_seconds: float, as_json: bool) -> None:
+def inventory(path: str, grace_seconds: float, settle_seconds: float, cache_file: str | None, as_json: bool) -> None:
     """List the checkpoints under PATH: one checkpoint, one run's folder, or a folder of runs.
 
     Nothing is unpickled and no data is read, only headers and metadata. Exit 0 also where checkpoints are broken: see
     the status of each. Exit 3: there is no such path; 1: it cannot be read.
     """
-    found = listed(path, grace_seconds=grace_seconds)
+    found = listed(path, grace_seconds=grace_seconds, settle_seconds=settle_seconds, cache_file=cache_file)
     if as_json:
         print_json([checkpoint_json(shard_map) for shard_map in found.checkpoints])
         _say_place(found)
@@ -51,6 +72,8 @@ def listed(
     grace_seconds: float = GRACE_SECONDS,
     missing: ExitCode = ExitCode.NOT_FOUND,
     enough: Enough | None = None,
+    settle_seconds: float = 0.0,
+    cache_file: str | None = None,
 ) -> Inventory:
     """The inventory of PATH, or the failure that a user can act on."""
     if "://" in path:
@@ -59,7 +82,16 @@ def listed(
     if not path or "\0" in path:
         raise CommandFailed("the path is empty or holds a zero byte", hint="name a folder", code=ExitCode.USAGE)
     try:
-        return take_inventory(path, grace_seconds=grace_seconds, enough=enough)
+        with contextlib.ExitStack() as stack:
+            cache = stack.enter_context(ScanCache(cache_file, os.path.abspath(path))) if cache_file else None
+            found = take_inventory(
+                path, grace_seconds=grace_seconds, enough=enough, settle_seconds=settle_seconds, memory=cache
+            )
+            if cache is not None:
+                cache.finish()
+                if cache.trouble:
+                    say(one_line(f"the cache was not used: {cache.trouble}"))
+            return found
     except RootUnreadable as error:
         code = missing if error.is_missing else ExitCode.ERROR
         raise CommandFailed(str(error), hint=error.hint, code=code) from error
