@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ DATA = Path(__file__).parents[2] / "data"
 TORCH = [path.read_bytes() for path in sorted((DATA / "torch_pickle").glob("*.p*"))]
 PLANS = [path.read_bytes() for path in sorted((DATA / "dcp").glob("*/*/*.metadata"))]
 SECONDS = 2.0
+EXAMPLES = int(os.environ.get("MUSTER_FUZZ_EXAMPLES", "300"))
 
 bends = st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 255)), min_size=1, max_size=6)
 
@@ -38,7 +40,7 @@ def assert_read_or_refused(data: bytes) -> None:
     assert time.process_time() - began < SECONDS
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.sampled_from(TORCH + PLANS), bends)
 def test_flipped_bytes(data: bytes, changes: list[tuple[int, int]]) -> None:
     bent = bytearray(data)
@@ -47,14 +49,14 @@ def test_flipped_bytes(data: bytes, changes: list[tuple[int, int]]) -> None:
     assert_read_or_refused(bytes(bent))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.sampled_from(TORCH + PLANS), st.integers(0, 20_000), st.integers(0, 2_000))
 def test_cuts(data: bytes, begin: int, count: int) -> None:
     begin %= len(data)
     assert_read_or_refused(data[:begin] + data[begin + count :])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.sampled_from(TORCH + PLANS), st.sampled_from(TORCH + PLANS), st.integers(0, 20_000), st.integers(0, 20_000))
 def test_splices(one: bytes, other: bytes, first: int, second: int) -> None:
     first, second = first % len(one), second % len(other)
@@ -73,7 +75,7 @@ opcodes = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(opcodes)
 @example([b"ctorch\nSize\n", b")", b"\x81", b"\x94", b"}", b"\x94", b"(", b"u", b"b"])
 def test_random_opcodes(parts: list[bytes]) -> None:
@@ -110,7 +112,7 @@ def outcome(machine: Machine, table: Any) -> Any:
         return ("refused", refused.unsafe)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(opcodes)
 def test_taking_opcodes_together_gives_what_they_give_one_by_one(parts: list[bytes]) -> None:
     data = b"\x80\x04" + b"".join(part for part in parts if part[:1] not in (b"g", b"p", b"r", b"q")) + b"."

@@ -88,6 +88,26 @@ def test_a_child_that_dies_leaves_the_checkpoint_undecided(sample: Sample, monke
 
 
 @pytest.mark.usefixtures("nothing_here")
+def test_a_child_that_cannot_be_started_leaves_the_checkpoint_undecided(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child.sys, "executable", "/nowhere/python")
+    found = read_checkpoint(sample("dcp/w2/step-10"), grace_seconds=0)
+    assert found.status is Status.UNKNOWN
+    assert any("no process could be started" in reason for reason in found.not_resumable_reasons)
+
+
+def test_small_metadata_of_many_ranks_is_read_in_a_child_where_it_is_large_together(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = sample("dcp/w2-nocoll/step-60")
+    largest = max(path.stat().st_size for path in place.glob("*.metadata"))
+    monkeypatch.setattr(limits._Here, "pickle_bytes", largest)
+    with Children() as children:
+        assert isinstance(begun(place, children), Later)
+
+
+@pytest.mark.usefixtures("nothing_here")
 def test_leaving_the_block_ends_the_child(sample: Sample) -> None:
     with Children() as children:
         later = begun(sample("dcp/w2/step-10"), children)

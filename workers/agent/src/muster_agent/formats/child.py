@@ -37,6 +37,8 @@ CPU_SECONDS = 240
 WALL_SECONDS = 900.0
 CHILDREN = 1
 """Children at a time: each may use MEMORY_BYTES."""
+_KEPT_VARIABLES = ("LD_LIBRARY_PATH", "PYTHONHOME")
+"""Without them some installations of Python do not start."""
 
 
 class ReaderFault(Exception):
@@ -90,6 +92,10 @@ class Reading:
         try:
             with there:
                 self._process = _spawn(there)
+        except OSError as error:
+            pipe.close()
+            return self._undecided(f"no process could be started to read it ({error.strerror})")
+        try:
             pipe.send(self._request)
             said = _talk(pipe, tree, time.monotonic() + WALL_SECONDS)
         except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -124,7 +130,11 @@ def _spawn(there: socket.socket) -> subprocess.Popen[bytes]:
     arguments = (there.fileno(), MEMORY_BYTES, CPU_SECONDS)
     return subprocess.Popen(
         [sys.executable, "-P", "-s", "-m", "muster_agent.formats.child_main", *map(str, arguments)],
-        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            **{name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -121,6 +121,7 @@ def _temporary(name: str, *, committed: bool) -> Finding:
 
 def _ranks_plan(draft: Draft, folder: Folder, names: list[str]) -> Plan | None:
     """Each rank wrote its own metadata, and there is no marker that all did: a rank that wrote data must have one."""
+    check_pickle(sum(folder.files[name].size_bytes for name in names))
     plans = [_parse(draft, folder, name) for name in names]
     have = {int(match.group(1)) for match in map(_RANK_METADATA.fullmatch, names) if match}
     wrote = {int(match.group(1)) for match in map(_DATA_NAME.fullmatch, folder.files) if match}
