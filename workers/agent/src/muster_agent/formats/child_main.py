@@ -63,11 +63,15 @@ def main(descriptor: int, memory_bytes: int, cpu_seconds: int) -> None:
     confine(memory_bytes, cpu_seconds)
     limits.lift()
     pipe = Pipe(socket.socket(fileno=descriptor))
+    # Made while there is memory for it.
+    out_of_memory = partial(pipe.send, Failed(MemoryError.__name__))
     try:
         draft = read(pipe.receive(Request), AskingTree(pipe))
         say = partial(pipe.send, Done(draft))
     except EOFError:
         return
+    except MemoryError:
+        say = out_of_memory
     except Exception as error:
         say = partial(pipe.send, Failed(type(error).__name__))
     with contextlib.suppress(OSError):
