@@ -320,6 +320,28 @@ def test_the_common_state_may_be_an_object_among_the_others(tmp_path: Path) -> N
     assert read(folder).status is Status.UNCOMMITTED
 
 
+def test_a_common_state_among_the_others_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    pieces = [Piece("common_state/shard_0_1", value={"iteration": 10}), Piece("w", (0,), (4,), (4,))]
+    folder = build(tmp_path / "iter_0000010", extra={"__4_0.distcp": pieces})
+    (folder / "common.pt").unlink()
+    data = (folder / "__4_0.distcp").read_bytes()
+    half = len(pieces[0].data) // 2
+    (folder / "__4_0.distcp").write_bytes(data[:half] + bytes(half) + data[2 * half :])
+    found = read(folder)
+    assert (found.status, codes(found, Severity.DAMAGE)) == (Status.CORRUPT, {"metadata_unreadable"})
+    assert {one.path for one in found.findings} == {"__4_0.distcp"}
+
+
+def test_a_common_state_among_the_others_that_asks_for_the_shell_is_unsafe(tmp_path: Path) -> None:
+    attack = {"iteration": 10, "x": Call(Global("posix", "system"), (f"touch {tmp_path}/made",))}
+    pieces = [Piece("common_state/shard_0_1", value=attack)]
+    folder = build(tmp_path / "iter_0000010", extra={"__4_0.distcp": pieces})
+    (folder / "common.pt").unlink()
+    found = read(folder)
+    assert (found.status, codes(found), found.resumable) == (Status.COMPLETE, {"metadata_unsafe"}, False)
+    assert not (tmp_path / "made").exists()
+
+
 def test_without_any_common_state_it_is_incomplete(tmp_path: Path) -> None:
     folder = build(tmp_path / "iter_0000010")
     (folder / "common.pt").unlink()

@@ -32,7 +32,8 @@ from muster_agent.formats.pickle_machine import PickleRefused
 from muster_agent.formats.safetensors import metadata_entry, read_json
 from muster_agent.formats.sharded_objects import group_findings, part_of
 from muster_agent.formats.torch_archive import add_torch_shard
-from muster_agent.formats.torch_pickle import read_torch_pickle
+from muster_agent.formats.torch_names import shortened
+from muster_agent.formats.torch_pickle import TorchPickle, read_torch_pickle
 from muster_agent.formats.zip_directory import ZipRefused, payload_begin, read_archive
 
 FORMAT = "megatron_dist"
@@ -122,17 +123,38 @@ def _common(draft: Draft, folder: Folder, plan: Plan | None) -> Any:
         return None
     inside = next((name for name in plan.objects if name.split("/", 1)[0] == _COMMON_KEY), None)
     if inside is not None:
-        return _object(folder, plan, inside)
+        return _common_object(draft, folder, plan, inside)
     if _is_torch_dist(plan):
         draft.shards.append(ShardEntry(path=COMMON_NAME, size_bytes=None, role=Role.SCHEDULER))
         detail = f"{COMMON_NAME}, the state that all ranks share, is not there"
         draft.findings.append(finding("shard_missing", path=COMMON_NAME, detail=detail))
         return None
-    return {name: _object(folder, plan, name) for name in ("args", "iteration") if name in plan.objects}
+    read = {name: _object(folder, plan, name) for name in ("args", "iteration") if name in plan.objects}
+    return {name: pickle.value for name, pickle in read.items() if pickle is not None}
 
 
-def _object(folder: Folder, plan: Plan, name: str) -> Any:
-    """The value of a pickled object among the records; None where it cannot be read."""
+def _common_object(draft: Draft, folder: Folder, plan: Plan, name: str) -> Any:
+    """The common state among the records. Its loss is damage; where its whole file is missing, that is said already."""
+    pickle = _object(folder, plan, name)
+    record = plan.stored.get((name, None))
+    if record is None or record.file not in folder.files:
+        return None
+    if pickle is None:
+        detail = f"{name!r}, the state that all ranks share, cannot be read from {record.file}"
+        end = record.offset + record.length
+        draft.findings.append(
+            finding("metadata_unreadable", path=record.file, detail=detail, begin_byte=record.offset, end_byte=end)
+        )
+        return None
+    if pickle.unsafe:
+        draft.structure_known = True
+        detail = f"{name!r} in {record.file} names {shortened(pickle.unsafe)}; nothing was run"
+        draft.findings.append(finding("metadata_unsafe", path=record.file, detail=detail))
+    return pickle.value
+
+
+def _object(folder: Folder, plan: Plan, name: str) -> TorchPickle | None:
+    """A pickled object among the records; None where it cannot be read."""
     record = plan.stored.get((name, None))
     if record is None or record.file not in folder.files or not 0 < record.length <= _MAX_COMMON_BYTES:
         return None
@@ -144,6 +166,6 @@ def _object(folder: Folder, plan: Plan, name: str) -> Any:
             begin = payload_begin(opened, member) if member else None
             if member is None or begin is None:
                 return None
-            return read_torch_pickle(opened.pread(member.size_bytes, begin)).value
+            return read_torch_pickle(opened.pread(member.size_bytes, begin))
     except (OSError, ZipRefused, PickleRefused):
         return None
