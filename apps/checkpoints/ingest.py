@@ -41,7 +41,7 @@ from apps.core.models import Transition
 
 _PLACEMENT_FIELDS = [
     "checkpoint", "status", "listed_status", "trust", "trust_at", "resumable", "not_resumable_reasons", "shard_count",
-    "total_bytes", "newest_mtime_at", "fingerprint", "manifest", "damaged_at",
+    "total_bytes", "newest_mtime_at", "middle_mtime_at", "fingerprint", "manifest", "damaged_at",
 ]  # fmt: skip
 _WRITE_ROWS = 2000
 Stamp = tuple[str, datetime]
@@ -176,6 +176,7 @@ class _Batch:
         row.shard_count = len(item.shards)
         row.total_bytes = item.total_bytes
         row.newest_mtime_at = item.newest_mtime_at
+        row.middle_mtime_at = item.middle_mtime_at
         proof = self.manifests.take(row, item, self.evidence[row.pk])
         if proof is not None:
             self.evidence[row.pk].append(proof)

@@ -54,6 +54,7 @@ class Listed:
     shards: dict[str, ShardFields]
     findings: list[Finding]
     newest_mtime_at: datetime | None
+    middle_mtime_at: datetime | None
     fingerprint: str
     total_bytes: int
     manifest: Manifest | None
@@ -212,6 +213,7 @@ def _listed(shard_map: ShardMap, manifest: Manifest | None) -> Listed:
         shards=shards,
         findings=bounded(shard_map.findings, shard_map.path),
         newest_mtime_at=_at(shard_map.newest_mtime_ns),
+        middle_mtime_at=_at(shard_map.middle_mtime_ns),
         fingerprint=fingerprint(present_files(shards)),
         total_bytes=min(shard_map.total_bytes, _MAX_INTEGER),
         manifest=manifest,

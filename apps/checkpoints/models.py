@@ -58,6 +58,10 @@ class RunPointer(models.Model):
     step = models.BigIntegerField(null=True)
     binding = models.BooleanField(default=False)
     """A step newer than this one is not to be resumed from."""
+    target = models.CharField(max_length=1024, null=True)
+    """The name that it names, beside it; None where it names a step by number only."""
+    problem = models.CharField(max_length=500, null=True)
+    """Why it cannot be followed; None where it can."""
     seen_at = models.DateTimeField()
 
     class Meta:
@@ -215,6 +219,8 @@ class Placement(models.Model):
     shard_count = models.PositiveIntegerField(default=0)
     total_bytes = models.BigIntegerField(default=0)
     newest_mtime_at = models.DateTimeField(null=True)
+    middle_mtime_at = models.DateTimeField(null=True)
+    """When most of its files were saved: one that was repaired or added later does not make it younger."""
     fingerprint = models.CharField(max_length=32, blank=True)
     manifest = models.ForeignKey(Manifest, on_delete=models.SET_NULL, null=True, related_name="placements")
     damaged_at = models.DateTimeField(null=True)

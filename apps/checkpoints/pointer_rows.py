@@ -8,6 +8,7 @@ from datetime import datetime
 from django.db import transaction
 
 from apps.checkpoints import intake
+from apps.checkpoints.findings import clean, storable
 from apps.checkpoints.folders import folder_of
 from apps.checkpoints.intake import Listing
 from apps.checkpoints.models import InventoryScan, RunPointer
@@ -24,8 +25,10 @@ def take_pointers(
             run_id=runs[folder],
             tier=scan.tier,
             path=pointer.path,
-            step=pointer.step,
+            step=storable(pointer.step),
             binding=pointer.binding,
+            target=_bounded(pointer.target, 1024),
+            problem=_bounded(pointer.problem, 500),
             seen_at=listed_at,
         )
         for pointer in {pointer.path: pointer for pointer in listing.pointers}.values()
@@ -35,10 +38,14 @@ def take_pointers(
         rows,
         update_conflicts=True,
         unique_fields=["tier", "path"],
-        update_fields=["run", "step", "binding", "seen_at"],
+        update_fields=["run", "step", "binding", "target", "problem", "seen_at"],
     )
     if forgets:
         _forget_gone(scan, listing, listed_at)
+
+
+def _bounded(text: str | None, limit: int) -> str | None:
+    return None if text is None else clean(text, limit)
 
 
 def _forget_gone(scan: InventoryScan, listing: Listing, listed_at: datetime) -> None:

@@ -128,12 +128,17 @@ def _candidate(row: Placement, findings: Sequence[Finding], now: datetime) -> Ca
         total_bytes=row.total_bytes,
         trust=Trust(row.trust),
         as_of=_iso(row.trust_at or row.last_seen_at),
-        age_seconds=None if saved_at is None else (now - saved_at).total_seconds(),
+        age_seconds=_age_seconds(saved_at, now),
+        files_age_seconds=_age_seconds(row.middle_mtime_at, now),
         tier=row.tier.name,
         tier_order=row.tier.speed_order,
         damage=tuple(_shortened(read)),
         source=SOURCE,
     )
+
+
+def _age_seconds(at: datetime | None, now: datetime) -> float | None:
+    return None if at is None else (now - at).total_seconds()
 
 
 def _pointer(pointers: Sequence[Pointer]) -> Pointer | None:
@@ -162,7 +167,13 @@ def _load(run_ids: Sequence[str], newest_steps: int | None) -> dict[str, RunStat
         if row.pk in damage:
             state.findings[row.pk] = damage[row.pk]
     for pointer in RunPointer.objects.filter(run__in=run_ids):
-        found = Pointer(path=pointer.path, step=pointer.step, binding=pointer.binding)
+        found = Pointer(
+            path=pointer.path,
+            step=pointer.step,
+            binding=pointer.binding,
+            target=pointer.target,
+            problem=pointer.problem,
+        )
         states[pointer.run_id].pointers.append(found)
     return states
 

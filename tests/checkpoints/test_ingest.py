@@ -14,11 +14,11 @@ import pytest
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from listings import changed_shard, finding, listing, manifest_of, scanned, shard_map
-from muster_agent.decide.model import Pointer
+from listings import MTIME_NS, changed_shard, finding, listing, manifest_of, scanned, shard_map
+from muster_agent.decide.model import Pointer, ResumeRequest
 from muster_agent.formats.base import Status
 
-from apps.checkpoints import evidence, intake
+from apps.checkpoints import evidence, intake, resume
 from apps.checkpoints.ingest import ingest
 from apps.checkpoints.intake import sort_listing
 from apps.checkpoints.missing import mark_missing
@@ -430,6 +430,22 @@ def test_pointers_follow_the_disk(tier: Any) -> None:
     assert RunPointer.objects.get().step == 20
     scanned(tier, listing(shard_map(10)))
     assert not RunPointer.objects.exists()
+
+
+def test_what_a_pointer_names_and_why_it_cannot_be_followed_is_kept_for_the_decision(tier: Any) -> None:
+    dangling = Pointer(path="/ckpt/llama-70b/latest", step=30, target="step-30", problem="step-30 is not\0there" * 99)
+    scanned(tier, listing(shard_map(10), shard_map(20), pointers=(dangling,)))
+    row = RunPointer.objects.get()
+    assert row.target == "step-30" and row.problem is not None and len(row.problem) == 500 and "\0" not in row.problem
+    choice = resume.resume_decision(row.run, ResumeRequest()).pointer_choice
+    assert choice is not None and (choice.step, choice.is_same) == (30, False)
+    assert "latest cannot be followed: step-30 is not" in choice.reason
+
+
+def test_the_time_of_most_files_is_kept_beside_that_of_the_newest(tier: Any) -> None:
+    scanned(tier, listing(changed_shard(shard_map(10), 0, mtime_ns=MTIME_NS + 10**12)))
+    row = Placement.objects.get()
+    assert row.middle_mtime_at is not None and row.middle_mtime_at.timestamp() == MTIME_NS / 1e9
 
 
 def test_an_older_listing_that_arrives_late_changes_nothing(tier: Any) -> None:

@@ -17,6 +17,8 @@ from muster_agent.protocol.results import ReloadReport
 
 PROTOCOL_VERSION = 1
 SUPPORTED_PROTOCOLS = (1,)
+MAX_BODY_BYTES = 64 * 1024 * 1024
+"""Of one request, also once unpacked."""
 
 
 class TaskKind(StrEnum):

@@ -6,8 +6,11 @@ import msgspec
 
 from muster_agent.formats.walk import RootUnreadable
 from muster_agent.jobs.inventory import run_inventory
-from muster_agent.protocol.wire import InventoryBody, InventoryParams
+from muster_agent.protocol.wire import MAX_BODY_BYTES, InventoryBody, InventoryParams
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
+
+_ENVELOPE_BYTES = 4096
+"""What is around the body in a result."""
 
 
 def prepare(params: InventoryParams, context: TaskContext) -> Run:
@@ -16,7 +19,7 @@ def prepare(params: InventoryParams, context: TaskContext) -> Run:
     def run() -> InventoryBody:
         context.reporter.begin("inventory")
         try:
-            return run_inventory(
+            body = run_inventory(
                 msgspec.structs.replace(params, root=root),
                 context.control,
                 cache_file=context.scan_cache,
@@ -26,5 +29,18 @@ def prepare(params: InventoryParams, context: TaskContext) -> Run:
             raise TaskFailed("root_unreadable", str(error)) from error
         finally:
             context.reporter.end("inventory")
+        _require_sendable(body)
+        return body
 
     return run
+
+
+def _require_sendable(body: InventoryBody) -> None:
+    """The server would refuse it, and the scan would wait for an answer that never comes."""
+    size_bytes = len(msgspec.json.encode(body))
+    if size_bytes > MAX_BODY_BYTES - _ENVELOPE_BYTES:
+        raise TaskFailed(
+            "result_too_large",
+            f"the inventory of {body.root} has {size_bytes} bytes, and a result at most {MAX_BODY_BYTES}; "
+            "scan the folders below it one at a time, or have the workers scan this tier",
+        )
