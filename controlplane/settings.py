@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from muster_agent.protocol.wire import MAX_BODY_BYTES
-
 from controlplane import env
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -211,7 +209,7 @@ TASK_ACK_SECONDS = 15
 TASK_LEASE_SECONDS = 60
 TASK_GRACE_SECONDS = 30
 TASK_MAX_ATTEMPTS = 3
-AGENT_MAX_BODY_BYTES = MAX_BODY_BYTES
+AGENT_MAX_BODY_BYTES = 64 * 1024 * 1024  # agents know it as `protocol.wire.MAX_BODY_BYTES`
 DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 1024 * 1024
 
 LOGGING = {

@@ -7,8 +7,10 @@ import json
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import Client
 from factories import agent, cluster, node
+from muster_agent.protocol.wire import MAX_BODY_BYTES
 
 from apps.accounts import secrets
 from apps.fleet.models import Agent
@@ -95,3 +97,7 @@ def test_a_nul_in_a_name_is_stored_as_a_replacement(worker: Agent) -> None:
     assert post(raw).status_code == 200
     worker.node.refresh_from_db()
     assert worker.node.facts == {"name": "a\ufffdb"}
+
+
+def test_agents_know_how_much_a_body_may_hold() -> None:
+    assert settings.AGENT_MAX_BODY_BYTES == MAX_BODY_BYTES
