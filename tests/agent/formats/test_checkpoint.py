@@ -87,7 +87,7 @@ def test_an_empty_folder_is_incomplete_once_it_is_old(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "step-3", grace_seconds=600).status is Status.IN_PROGRESS
 
 
-@pytest.mark.parametrize("name", ["trainer_state.json", "_CHECKPOINT_METADATA", "weights.npz"])
+@pytest.mark.parametrize("name", ["trainer_state.json", "weights.npz"])
 def test_a_format_that_is_not_read_yet_is_unknown(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "step-3"
     folder.mkdir()

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 from muster_agent.formats.base import Role, Severity, ShardMap, Status
+from muster_agent.formats.dcp_records import spread
 from muster_agent.formats.detect import read_checkpoint
+
+from tests.agent.formats.damage import copy_sample, damage, files_under, swap
 
 Sample = Callable[[str], Path]
 
@@ -29,12 +32,16 @@ def codes(shard_map: ShardMap) -> set[str]:
         ("w4-file-per-tensor/step-30", 30, 4, False),
         ("w2-nocoll/step-60", 60, 2, False),
         ("w4-nocoll/step-60", 60, 4, False),
+        ("w2-threads2/step-20", 20, 2, True),
+        ("w2-async/step-50", 50, 2, True),
+        ("w2-replicated/step-40", 40, 2, False),
         ("torchtitan/step-15", 15, 2, True),
     ],
 )
 def test_real_saves_are_complete(sample: Sample, name: str, step: int, world_size: int, resumable: bool) -> None:
     found = read(sample(f"dcp/{name}"))
-    assert (found.format, found.status, found.step) == ("dcp", Status.COMPLETE, step)
+    expected = "torchtitan" if name.startswith("torchtitan") else "dcp"
+    assert (found.format, found.status, found.step) == (expected, Status.COMPLETE, step)
     assert (found.world_size, found.resumable) == (world_size, resumable)
 
 
@@ -195,3 +202,55 @@ def test_a_leftover_beside_a_committed_save_is_only_a_warning(sample: Sample) ->
 def test_the_only_copy_of_the_metadata_is_not_to_be_removed(sample: Sample) -> None:
     found = read(sample("dcp/crash/c-kill-before-rename/step-10"))
     assert [one.cure for one in found.findings if one.code == "temporary_left"][0].startswith("Keep")
+
+
+SAVES = [
+    "single/step-5",
+    "w2/step-10",
+    "w2-threads2/step-20",
+    "w2-async/step-50",
+    "w2-replicated/step-40",
+    "w4-replicated/step-40",
+    "w4-file-per-tensor/step-30",
+    "w2-nocoll/step-60",
+    "torchtitan/step-15",
+]
+
+
+@pytest.mark.parametrize("kind", ["truncate", "empty", "delete", "extend"])
+@pytest.mark.parametrize("name", SAVES)
+def test_damage_to_any_file_of_a_save_is_named(name: str, kind: str, tmp_path: Path) -> None:
+    whole = copy_sample(f"dcp/{name}", tmp_path / "whole")
+    for number, file in enumerate(files_under(whole)):
+        if (whole / file).stat().st_size == 0 and kind != "extend" or kind == "extend" and file.endswith(".metadata"):
+            continue  # a rank without data leaves an empty file; what follows the metadata's end is never read
+        place = copy_sample(f"dcp/{name}", tmp_path / str(number))
+        done = damage(place / file, kind)
+        found = read(place)
+        named = {one.path for one in found.findings} | {os.path.basename(one.path) for one in found.findings}
+        lost_marker = kind == "delete" and file == ".metadata"
+        assert file in named or lost_marker and "metadata_missing" in codes(found), done
+        assert found.status is not Status.COMPLETE or codes(found) >= {"shard_orphaned"}, done
+
+
+@pytest.mark.parametrize("name", ["w2/step-10", "w2-threads2/step-20", "torchtitan/step-15"])
+def test_two_ranks_files_in_each_others_place_are_found(name: str, tmp_path: Path) -> None:
+    place = copy_sample(f"dcp/{name}", tmp_path)
+    swap(place / "__0_0.distcp", place / "__1_0.distcp")
+    assert read(place).status is Status.CORRUPT
+
+
+def test_metadata_on_a_node_that_holds_other_ranks_files_points_to_disks_of_their_own(tmp_path: Path) -> None:
+    place = copy_sample("dcp/w4-file-per-tensor/step-30", tmp_path)
+    for path in [*place.glob("__0_*.distcp"), *place.glob("__1_*.distcp")]:
+        path.unlink()
+    found = read(place)
+    missing = [one for one in found.findings if one.code == "shard_missing"]
+    assert found.status is Status.INCOMPLETE and len(missing) == 7
+    assert all("node" in one.cure for one in missing)
+
+
+def test_a_quick_look_opens_a_spread_of_many_files_and_a_full_one_all(tmp_path: Path) -> None:
+    names = [f"__{rank}_0.distcp" for rank in range(100)]
+    assert spread(names, 16)[0] == names[0] and spread(names, 16)[-1] == names[-1] and len(spread(names, 16)) == 16
+    assert spread(names[:5], 16) == names[:5]

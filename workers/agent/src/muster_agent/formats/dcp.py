@@ -11,9 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-import msgspec
-
-from muster_agent.formats import node_local
+from muster_agent.formats import node_local, torchtitan
 from muster_agent.formats.base import Finding, Role, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.dcp_metadata import (
@@ -37,7 +35,6 @@ COMMIT_NAME = ".metadata"
 TEMPORARY_NAME = ".metadata.tmp"
 _RANK_METADATA = re.compile(r"__(\d{1,9})\.metadata", re.ASCII)
 _DATA_NAME = re.compile(r"__(\d{1,9})_(\d{1,9})\.distcp", re.ASCII)
-_LOADER_NAME = re.compile(r"dataloader\.dp_rank_\d+", re.ASCII)
 _MAX_LISTED = 100
 """Findings of one kind per checkpoint; more would say the same."""
 
@@ -71,9 +68,10 @@ def read_with_plan(folder: Folder, with_tensors: bool) -> tuple[Draft, Plan | No
     _check_files(draft, folder, plan)
     _note_unused(draft, folder, {record.file for record in plan.records})
     draft.world_size = _world_size(folder, plan)
-    draft.dp = len({name for name in plan.names if _LOADER_NAME.fullmatch(name)}) or None
-    draft.must_match = ("dp",) if draft.dp else ()
-    draft.findings.extend(record_findings(folder, plan))
+    torchtitan.take_loader(draft, folder, plan)
+    if torchtitan.is_own(plan):
+        draft.format = torchtitan.FORMAT
+    draft.findings.extend(record_findings(folder, plan, every_file=with_tensors))
     draft.step = step_inside(folder, plan)
     if with_tensors:
         draft.tensors.extend(ranges_of(folder, plan))
@@ -196,27 +194,28 @@ def _check_coverage(draft: Draft, plan: Plan) -> None:
 
 # -- files -------------------------------------------------------------------------------------------------------------
 def _check_files(draft: Draft, folder: Folder, plan: Plan) -> None:
-    by_file: dict[str, list[Stored]] = defaultdict(list)
+    by_file: dict[str, set[Stored]] = defaultdict(set)
     for record in plan.records:
-        by_file[record.file].append(record)
+        by_file[record.file].add(record)
     roles: dict[str, set[Role]] = defaultdict(set)
-    for (name, _), record in plan.stored.items():
-        roles[record.file].add(role_of(name))
+    for head, file in {(name.split(".", 1)[0], record.file) for (name, _), record in plan.stored.items()}:
+        roles[file].add(role_of(head))
     newer = _newer_than_metadata(folder, by_file)
     for name in by_file:
-        reach(folder, name)
-    hint, cure = _elsewhere(folder, by_file)
+        if "/" in name:
+            reach(folder, name)
+    whole = all(name in folder.files for name in by_file)
+    hint, cure = ("", None) if whole else _elsewhere(folder, by_file)
     for name in sorted(by_file):
-        records = sorted(set(by_file[name]))
+        records = sorted(by_file[name]) if len(by_file[name]) > 1 else list(by_file[name])
         promised = max(record.offset + record.length for record in records)
-        if name not in folder.files:
+        seen = folder.files.get(name)
+        if seen is None:
             detail = f"the metadata places {len(records)} records in {name}, which is not there{hint}"
             add_absent(draft, folder, name, detail, rank=_rank(name), promised=promised, cure=cure)
             continue
-        seen = folder.files[name]
         role = first_role(roles[name], default=Role.MODEL)
-        entry = _data_entry(folder, name, role)
-        draft.shards.append(msgspec.structs.replace(entry, promised_bytes=promised))
+        draft.shards.append(_data_entry(folder, name, role, promised))
         draft.findings.extend(_size_findings(name, seen.size_bytes, promised, newer))
         draft.findings.extend(_tiling_findings(name, records))
 
@@ -294,6 +293,13 @@ def _list_data(draft: Draft, folder: Folder) -> None:
     draft.shards.extend(other_files(folder, [*listed, *names]))
 
 
-def _data_entry(folder: Folder, name: str, role: Role) -> ShardEntry:
+def _data_entry(folder: Folder, name: str, role: Role, promised: int | None = None) -> ShardEntry:
     seen = folder.files[name]
-    return ShardEntry(path=name, size_bytes=seen.size_bytes, rank=_rank(name), role=role, mtime_ns=seen.mtime_ns)
+    return ShardEntry(
+        path=name,
+        size_bytes=seen.size_bytes,
+        promised_bytes=promised,
+        rank=_rank(name),
+        role=role,
+        mtime_ns=seen.mtime_ns,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import TypeVar
 
 from muster_agent.formats.base import Finding, TensorRange
 from muster_agent.formats.codes import finding
@@ -15,6 +16,8 @@ from muster_agent.formats.names import step_of_name
 from muster_agent.formats.torch_record import ZIP_MAGIC, tensor_bytes
 from muster_agent.formats.tree import Opened
 
+_T = TypeVar("_T")
+FILES_LOOKED_AT = 16
 HEADS_PER_FILE = 8
 """Record heads looked at per file: the first, the last and some between. A foreign file fails at the first of them."""
 _STEP_NAMES = ("train_state.step", "train_state.global_step")
@@ -23,27 +26,35 @@ _WEAK_STEP_NAMES = ("step", "global_step", "iteration")
 _INTEGER_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "int16": 2}
 
 
-def record_findings(folder: Folder, plan: Plan) -> list[Finding]:
-    """Records that do not begin as `torch.save` begins them, and files that could not be opened."""
+def record_findings(folder: Folder, plan: Plan, *, every_file: bool) -> list[Finding]:
+    """Records that do not begin as `torch.save` begins them, and files that could not be opened. Of more than
+    FILES_LOOKED_AT files only a spread is opened, unless `every_file`: opening each costs more than listing it."""
     by_file: dict[str, list[Stored]] = defaultdict(list)
     for record in plan.records:
         by_file[record.file].append(record)
     bare = _bare_lengths(plan)
+    names = sorted(name for name in by_file if name in folder.files)
     found: list[Finding] = []
-    for name in sorted(by_file):
-        seen = folder.files.get(name)
-        if seen is None:
-            continue
+    for name in names if every_file else spread(names, FILES_LOOKED_AT):
         records = sorted(set(by_file[name]) - bare)
-        fits = max(item.offset + item.length for item in by_file[name]) == seen.size_bytes
+        fits = max(item.offset + item.length for item in by_file[name]) == folder.files[name].size_bytes
         try:
             with folder.open(name) as opened:
                 if fits and not plan.raw_records:
                     found.extend(_head_findings(opened, name, records))
+                found.extend(_hole_findings(opened, name))
         except OSError as error:
             detail = f"{name} could not be read: {error.strerror}"
             found.append(finding(trouble(error, os.path.join(folder.path, name)).code, path=name, detail=detail))
     return found
+
+
+def _hole_findings(opened: Opened, name: str) -> list[Finding]:
+    hole = opened.hole()
+    if hole is None:
+        return []
+    detail = f"bytes {hole[0]} to {hole[1]} of {name} were never written and read as zeros"
+    return [finding("sparse_hole", path=name, detail=detail, begin_byte=hole[0], end_byte=hole[1])]
 
 
 def _bare_lengths(plan: Plan) -> set[Stored]:
@@ -58,7 +69,7 @@ def _bare_lengths(plan: Plan) -> set[Stored]:
 
 
 def _head_findings(opened: Opened, name: str, records: list[Stored]) -> list[Finding]:
-    for record in _spread([item for item in records if not item.transformed and item.length]):
+    for record in spread([item for item in records if not item.transformed and item.length], HEADS_PER_FILE):
         if opened.pread(4, record.offset) != ZIP_MAGIC:
             detail = f"the record at byte {record.offset} of {name} does not begin as a record does"
             end = record.offset + record.length
@@ -66,11 +77,12 @@ def _head_findings(opened: Opened, name: str, records: list[Stored]) -> list[Fin
     return []
 
 
-def _spread(records: list[Stored]) -> list[Stored]:
-    if len(records) <= HEADS_PER_FILE:
-        return records
-    last = len(records) - 1
-    return [records[index * last // (HEADS_PER_FILE - 1)] for index in range(HEADS_PER_FILE)]
+def spread(items: list[_T], count: int) -> list[_T]:
+    """At most `count` of the items: the first, the last and some evenly between."""
+    if len(items) <= count:
+        return items
+    last = len(items) - 1
+    return [items[index * last // (count - 1)] for index in range(count)]
 
 
 def step_inside(folder: Folder, plan: Plan) -> int | None:

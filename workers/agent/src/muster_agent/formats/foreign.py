@@ -10,10 +10,7 @@ from muster_agent.formats.names import is_temporary
 from muster_agent.formats.safetensors import read_json
 
 UNKNOWN_FORMAT = "unknown"
-_KNOWN_BY_FILE = {
-    "_CHECKPOINT_METADATA": "an Orbax checkpoint",
-    "_METADATA": "an Orbax checkpoint",
-}
+_KNOWN_BY_FILE: dict[str, str] = {}
 _MAX_MARK_BYTES = 64 * 1024
 _SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".gguf", ".nemo", ".msgpack", ".npz")
 

@@ -23,6 +23,8 @@ from muster_agent.formats import (
     nemo_ranks,
     nvrx_local,
     rank_named,
+    orbax,
+    parts,
     safetensors,
     safetensors_folder,
     safetensors_ranked,
@@ -36,6 +38,7 @@ from muster_agent.formats.names import is_temporary
 from muster_agent.formats.reader import Family, FamilyFormat, FileFormat, FolderFormat
 
 FOLDER_FORMATS: tuple[FolderFormat, ...] = (
+    FolderFormat(orbax.FORMAT, orbax.claims, orbax.read, orbax.owns),
     FolderFormat(hf_trainer.FORMAT, hf_trainer.claims, hf_trainer.read, hf_trainer.owns),
     FolderFormat(accelerate.FORMAT, accelerate.claims, accelerate.read, accelerate.owns),
     FolderFormat(deepspeed_universal.FORMAT, deepspeed_universal.claims, deepspeed_universal.read),
@@ -77,8 +80,21 @@ FILE_FORMATS: tuple[FileFormat, ...] = (
 
 
 def claim(folder: Folder) -> FolderFormat | None:
-    """The format of a folder that shows by what is in it that it is one checkpoint; None where it does not."""
+    """The format of a folder that shows by what is in it that it is one checkpoint, or made of several; None where it
+    does not."""
+    return _claim_one(folder) or (_PARTS if _PARTS.claims(folder) else None)
+
+
+def _claim_one(folder: Folder) -> FolderFormat | None:
     return next((one for one in FOLDER_FORMATS if one.claims(folder)), None)
+
+
+_PARTS = FolderFormat(
+    parts.FORMAT,
+    lambda folder: bool(parts.part_names(folder, _claim_one)),
+    lambda folder, with_tensors: parts.read(folder, with_tensors, _claim_one),
+    lambda folder: folder.folders,
+)
 
 
 def format_of_checkpoint(folder: Folder) -> FolderFormat:
