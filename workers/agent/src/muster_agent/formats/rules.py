@@ -1,6 +1,6 @@
 """Path rules: what a site's own launcher leaves in a step folder, which no format knows.
 
-A file of rules (`--rules FILE`, or `.muster-rules.json` at the root of the place) is JSON:
+`.muster-rules.json` at the root of the place is JSON:
 
     {"rules": [{"match": "*/step_*", "requires": ["trainer", "orchestrator"], "markers": [".complete"],
                 "rank_marker": ".rank_{rank}_complete", "step": "step_(\\\\d+)"}]}
@@ -17,16 +17,18 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from muster_agent.formats.base import Finding, ShardMap, Status
+from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
-from muster_agent.formats.folder import Folder
+from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.names import unsafe_reason
+from muster_agent.formats.tree import Tree
 from muster_agent.formats.verdict import AgeLimit
 
 RULES_NAME = ".muster-rules.json"
 MAX_RULES_BYTES = 256 * 1024
 _MAX_PATTERN = 200
 _RANK = "{rank}"
+_CURE = "Correct the file; until then steps are judged by their formats alone."
 _STEP = re.compile(r"(?:[A-Za-z0-9_.=-]|\\\.)*\(\\d\+\)(?:[A-Za-z0-9_.=-]|\\\.)*", re.ASCII)
 """Literal characters around one number: a pattern that a hostile file could give cannot run for long."""
 
@@ -74,6 +76,23 @@ def _problem(rule: Rule) -> str | None:
     if rule.step is not None and (len(rule.step) > _MAX_PATTERN or not _STEP.fullmatch(rule.step)):
         return "has a step that is not plain text around one (\\d+)"
     return None
+
+
+def rules_at(tree: Tree, place: str) -> tuple[tuple[Rule, ...], list[Finding]]:
+    """The rules in the file of rules at the root `place`, and what is wrong with it. None where there is no file."""
+    path = f"{place.rstrip('/')}/{RULES_NAME}"
+    try:
+        with tree.open(path) as opened:
+            if opened.size_bytes > MAX_RULES_BYTES:
+                raise RulesInvalid(f"it is larger than {MAX_RULES_BYTES} bytes")
+            return parse_rules(opened.pread(opened.size_bytes, 0)), []
+    except FileNotFoundError:
+        return (), []
+    except OSError as error:
+        return (), [trouble(error, path)]
+    except RulesInvalid as problem:
+        detail = f"the path rules are not used: {problem}"
+        return (), [finding("metadata_unreadable", path=path, detail=detail, severity=Severity.WARNING, cure=_CURE)]
 
 
 def rule_for(rules: Iterable[Rule], path: str) -> Rule | None:

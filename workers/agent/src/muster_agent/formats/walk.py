@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -27,6 +28,7 @@ from muster_agent.formats.names import is_temporary, step_of_name, step_of_unfin
 from muster_agent.formats.pointer_findings import pointer_findings
 from muster_agent.formats.pointers import is_other_name, is_pointer, read_pointer
 from muster_agent.formats.reader import Family, FamilyFormat
+from muster_agent.formats.rules import Rule, judged, rules_at
 from muster_agent.formats.scan_reading import Counts, Enough, Read, Reading, Task
 from muster_agent.formats.storage_clock import LOCAL, Clock, storage_clock
 from muster_agent.formats.verdict import LEAST_GRACE_SECONDS, AgeLimit
@@ -267,7 +269,7 @@ def _identity(path: str) -> tuple[int, int] | None:
     return seen.st_dev, seen.st_ino
 
 
-def inventory(
+def inventory(  # noqa: PLR0913 - each is a choice of its own, and all are named
     root: str | os.PathLike[str],
     *,
     grace_seconds: float = GRACE_SECONDS,
@@ -276,12 +278,14 @@ def inventory(
     control: JobControl | None = None,
     enough: Enough | None = None,
     memory: Memory | None = None,
+    rules: Sequence[Rule] = (),
     note: Callable[[str], None] = lambda _text: None,
 ) -> Inventory:
     """Every checkpoint under `root`, whole or broken, with what the framework's own pointers say.
 
     With `enough`, steps older than one that is enough are left out (see `Reading.until`): a restart need not read a
     thousand headers to learn that the newest checkpoint is good.
+    Path rules are `rules` and then those in the file of rules at the root.
     With `settle_seconds`, what looks unfinished and may be being written is looked at twice, so far apart.
     Raises RootUnreadable when `root` itself is not there or cannot be listed, and Cancelled when `control` says so.
     """
@@ -294,11 +298,15 @@ def inventory(
     with Children() as children:
         reading = Reading(memory, age_limit, control or JobControl(), Counts(), children, may_lag=may_lag)
         walk = _Walk(place, reading, note)
+        own_rules, rule_findings = rules_at(walk.tree, place)
+        walk.findings.extend(rule_findings)
+        judge = partial(judged, rules=(*rules, *own_rules), look=walk.look, age_limit=age_limit)
+        wanted = None if enough is None else _judged_first(enough, judge)
         walk.begin(place)
-        read = reading.settle(walk.run_tasks(enough), settle_seconds)
+        read = reading.settle(walk.run_tasks(wanted), settle_seconds)
         if grace_seconds >= LEAST_GRACE_SECONDS:
             read = reading.reconsider(read, siblings.grace_seconds_by_folder(read))
-    checkpoints = siblings.compare(read)
+    checkpoints = siblings.compare([judge(one) for one in read])
     if not checkpoints:
         _check_mount(place)
     checkpoints.sort(key=_newest_first)
@@ -311,6 +319,10 @@ def inventory(
         sealed=frozenset(reading.sealed),
         clock=clock.source,
     )
+
+
+def _judged_first(enough: Enough, judge: Callable[[ShardMap], ShardMap]) -> Enough:
+    return lambda found, pointers: enough(judge(found), pointers)
 
 
 def _one(place: str, walk: _Walk) -> Task | None:
