@@ -13,7 +13,7 @@ from muster_agent.formats.base import Finding, Role, Severity, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
-from muster_agent.formats.names import step_of_name
+from muster_agent.formats.names import step_of_name, unsafe_reason
 from muster_agent.formats.ocdbt import MANIFEST_NAME
 from muster_agent.formats.orbax_items import Item, read_item
 from muster_agent.formats.orbax_names import (
@@ -150,7 +150,7 @@ def _handlers(document: dict[str, Any]) -> dict[str, str]:
         return {"": handlers}
     if not isinstance(handlers, dict):
         return {}
-    return {name: str(handler) for name, handler in handlers.items() if name and "/" not in name and name != ".."}
+    return {name: str(handler) for name, handler in handlers.items() if "/" not in name and not unsafe_reason(name)}
 
 
 def _is_final(document: dict[str, Any]) -> bool | None:

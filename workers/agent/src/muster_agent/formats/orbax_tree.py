@@ -30,7 +30,8 @@ def parse_tree(document: Any) -> Tree:
         raise ValueError("it has no tree_metadata")
     arrays, names, describes = set(), [], False
     for entry in entries.values():
-        name, value = _name(entry), entry.get("value_metadata")
+        name = _name(entry)
+        value = None if name is None else entry.get("value_metadata")
         if name is None or not isinstance(value, dict):
             raise ValueError("an entry of its tree has no name or no value")
         names.append(name)
