@@ -10,14 +10,12 @@ from muster_agent.formats.names import is_temporary
 from muster_agent.formats.safetensors import read_json
 
 UNKNOWN_FORMAT = "unknown"
-_KNOWN_BY_FILE: dict[str, str] = {}
 _MAX_MARK_BYTES = 64 * 1024
 _SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".gguf", ".nemo", ".msgpack", ".npz")
 
 
 def claims(folder: Folder) -> bool:
-    names = folder.files.keys() | folder.blocked
-    return any(name in _KNOWN_BY_FILE for name in names) or _is_megatron(folder)
+    return _is_megatron(folder)
 
 
 def claims_file(_folder: Folder, name: str) -> bool:
@@ -38,9 +36,8 @@ def read(folder: Folder, _with_tensors: bool) -> Draft:
         return _begun(folder, "the folder is empty")
     if folder.files and not folder.folders and all(map(is_temporary, folder.files)):
         return _begun(folder, "there are only temporary files of a save that has not ended")
-    guess = next((what for name, what in _KNOWN_BY_FILE.items() if name in folder.files), None)
-    guess = "a Megatron distributed checkpoint" if _is_megatron(folder) else guess
-    if guess:
+    if _is_megatron(folder):
+        guess = "a Megatron distributed checkpoint"
         draft = _unknown(folder.path, f"it looks like {guess}, which this version of Muster does not read")
     else:
         draft = _unknown(folder.path, "its format is not known to this version of Muster")
