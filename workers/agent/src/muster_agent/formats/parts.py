@@ -18,6 +18,8 @@ FORMAT = "parts"
 _MAX_PARTS = 64
 _STATE_SUFFIXES = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".safetensors", ".distcp")
 """Files beside the folders that may hold state which no part's reader would see."""
+_NOT_PARTS = frozenset({UNKNOWN_FORMAT, "torch_save"})
+"""The reader of loose files of `torch.save` takes those in sub-folders too."""
 Claim = Callable[[Folder], FolderFormat | None]
 
 
@@ -33,7 +35,7 @@ def part_names(folder: Folder, claim: Claim) -> list[str]:
 
 
 def _is_part(claimed: FolderFormat | None) -> bool:
-    return claimed is not None and claimed.name != UNKNOWN_FORMAT
+    return claimed is not None and claimed.name not in _NOT_PARTS
 
 
 def read(folder: Folder, with_tensors: bool, claim: Claim) -> Draft:
