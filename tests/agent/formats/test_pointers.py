@@ -91,6 +91,14 @@ def test_the_names_of_links_are_known_by_their_words(tmp_path: Path) -> None:
     assert [name for name in sorted(folder.links) if is_pointer(folder, name)] == sorted(names)
 
 
+def test_a_link_to_another_folder_says_nothing_of_the_steps_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "other" / "step-9").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "latest").symlink_to("../other/step-9")
+    folder = look(str(tmp_path / "run"), str(tmp_path))
+    assert read_pointer(folder, "latest") == (Pointer(path=str(tmp_path / "run" / "latest"), step=None), None)
+
+
 @given(data=st.binary(max_size=300))
 def test_any_bytes_in_a_pointer_give_a_step_a_name_or_a_finding(
     tmp_path_factory: pytest.TempPathFactory, data: bytes

@@ -141,7 +141,9 @@ def _read_link(folder: Folder, name: str, path: str) -> Told:
     real = os.path.realpath(path)
     beside = os.path.dirname(real) == os.path.realpath(folder.path)
     last = os.path.basename(real)
-    return Pointer(path=path, step=_step_of(last), target=last if beside else None), None
+    if not beside:
+        return Pointer(path=path, step=None), None
+    return Pointer(path=path, step=_step_of(last), target=last), None
 
 
 def _why_dangling(folder: Folder, name: str, path: str, said: str, target: str) -> str:
