@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,17 @@ def test_a_text_object_in_place_of_a_link_is_read(run: Path) -> None:
     save(run, "step-10")
     (run / "latest.symlink").write_text("some/prefix/step-10")
     assert ask(run)["pointer"] == {"path": str(run / "latest.symlink"), "step": 10}
+
+
+@pytest.mark.parametrize(("hours_ago", "status"), [(0.0, "in_progress"), (24.0, "corrupt")])
+def test_an_empty_last_file_is_a_running_save_while_it_is_young(run: Path, hours_ago: float, status: str) -> None:
+    shutil.copytree(DATA / "lightning/save_last-copy", run, dirs_exist_ok=True)
+    age(run, 2 * 24 * HOUR_SECONDS)
+    (run / "last.ckpt").write_bytes(b"")
+    age_of_file = time.time() - hours_ago * HOUR_SECONDS
+    os.utime(run / "last.ckpt", (age_of_file, age_of_file))
+    assert inventory(run)["last.ckpt"]["status"] == status
+    assert ask(run)["step"] == 6
 
 
 # -- which step is asked for -------------------------------------------------------------------------------------------
