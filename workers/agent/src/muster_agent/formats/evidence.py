@@ -56,20 +56,25 @@ def still_holds(evidence: Evidence, folder: Folder) -> bool:
 def digest(folder: Folder) -> bytes:
     """XXH3-128 of one listing: names, sizes, times and inodes. The time of a file's last status change cannot be set
     back, so it tells even of a file that was written again with its size and time of change kept."""
-    names = sorted(folder.files)
+    names = sorted(filter(_is_own, folder.files))
     listing = (
         names,
         [folder.files[name] for name in names],
         sorted(folder.identities.items()),
         sorted(folder.links),
-        sorted(folder.blocked),
-        [(found.code, found.path, found.detail) for found in folder.findings],
+        sorted(filter(_is_own, folder.blocked)),
+        [(found.code, found.path, found.detail) for found in folder.findings if _is_own(found.path.removeprefix("/"))],
         folder.listed,
     )
     try:
         return xxhash.xxh3_128_digest(msgspec.msgpack.encode(listing))
     except (OverflowError, UnicodeEncodeError):  # times beyond 64 bits, link targets that are no text
         return xxhash.xxh3_128_digest(repr(listing).encode("utf-8", "surrogatepass"))
+
+
+def _is_own(name: str) -> bool:
+    """Whether it is in the listing itself; readers add what they reached in sub-folders, with `/`."""
+    return "/" not in name
 
 
 def readers_version() -> str:

@@ -170,10 +170,10 @@ def _answer(reading: Reading, index: int, task: Task) -> Reply:
 
     seen_at = time.monotonic()
     folder = task.seen or task.look()
+    entries = 0 if task.seen else entries_in(folder)  # before readers add what they reach in sub-folders
     found = None if folder.gone else task.read(folder, reading.age_limit, _NoChildren())
     if not isinstance(found, ShardMap):
         return Reply(index)
-    entries = 0 if task.seen else entries_in(folder)
     return Reply(index, found, reading.note_of(found, folder), seen_at, entries, bool(folder.own))
 
 
