@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import Role
-from apps.checkpoints.models import Checkpoint, Shard
+from apps.checkpoints.models import Checkpoint, RunPointer, Shard
 from apps.drills.models import DrillRung, RankResult
 
 SignIn = Callable[[str], Client]
@@ -124,3 +124,19 @@ def test_a_checkpoint_says_which_rule_said_what_and_what_its_files_hold(scene: S
     assert "Files expected" in html
     damaged = signed_in("viewer").get(f"/checkpoints/{scene.damaged.checkpoint_id}/").content.decode()
     assert "Damage was found in these very files" in damaged
+
+
+def test_a_run_says_what_the_framework_would_load_by_itself(scene: Scene, signed_in: SignIn) -> None:
+    pointer = RunPointer.objects.create(
+        run=scene.llama,
+        tier=scene.nvme,
+        path=f"{scene.nvme.uri}/llama-70b-pt/latest",
+        step=12_400,
+        seen_at=timezone.now(),
+    )
+    said = "Left to itself, the framework would {} step {} (what latest names)"
+    client, url = signed_in("viewer"), f"/runs/{scene.llama.pk}/"
+    assert said.format("load", "12,400 too") in client.get(url).content.decode()
+    RunPointer.objects.filter(pk=pointer.pk).update(step=13_000, problem="step-13000 is not there")
+    html = client.get(url).content.decode()
+    assert said.format("look for", "13,000") in html and "step-13000 is not there" in html
