@@ -52,18 +52,20 @@ class SliceEnded(Cancelled):
 
 
 class SliceControl(JobControl):
-    """Ends the work when the slice is over or the scan was cancelled, and notes its progress in the row."""
+    """Ends the work when the slice is over or the scan was cancelled, and notes its progress in the row. A listing may
+    read in forks of this process, which must not touch the database's connection: they note nothing."""
 
     def __init__(self, scan: InventoryScan, monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__(self._moved)
         self._scan_id = scan.pk
+        self._process_id = os.getpid()
         self._monotonic = monotonic
         self._began_at = self._noted_at = monotonic()
         self._latest = dict(scan.progress)
 
     def check(self) -> None:
         now = self._monotonic()
-        if now - self._noted_at >= NOTE_SECONDS:
+        if now - self._noted_at >= NOTE_SECONDS and os.getpid() == self._process_id:
             self._noted_at = now
             self._note_progress()
         super().check()

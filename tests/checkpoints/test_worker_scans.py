@@ -12,6 +12,8 @@ from typing import Any
 
 import factories
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from muster_agent.formats import scan_reading
 from rest import caller
@@ -177,6 +179,16 @@ def test_a_cancelled_scan_stops_at_its_next_look(tier: StorageTier, monkeypatch:
     scan_tasks.list_slice(scan.pk)
     scan.refresh_from_db()
     assert (scan.state, scan.error) == ("cancelled", "cancelled by olga") and not Placement.objects.exists()
+
+
+def test_a_fork_that_reads_for_the_listing_leaves_the_database_alone(tier: StorageTier) -> None:
+    scan = scans.request_scan(tier=tier, actor="olga")
+    control = worker_scans.SliceControl(scan)
+    control._noted_at -= worker_scans.NOTE_SECONDS
+    control._process_id += 1
+    with CaptureQueriesContext(connection) as queries:
+        control.check()
+    assert len(queries) == 0
 
 
 def test_a_path_outside_the_workers_folders_is_refused_links_included(
