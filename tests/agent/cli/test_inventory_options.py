@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from muster_agent.cli import main
 from muster_agent.formats.scan_reading import Reading
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.formats.damage import age
 
 
 def test_a_second_inventory_with_a_cache_says_the_same(tmp_path: Path) -> None:
@@ -39,3 +40,67 @@ def test_a_young_unfinished_save_is_looked_at_twice_unless_told_otherwise(
     assert waits == []
     assert CliRunner().invoke(main, ["inventory", str(tmp_path / "run")]).exit_code == 0
     assert len(waits) == 1
+
+
+RULES = '{"rules": [{"match": "step-*", "requires": ["%s"]}]}'
+
+
+@pytest.fixture
+def two_steps(tmp_path: Path) -> Path:
+    """Step 20 lacks the folder `orchestrator` that step 10 has. Both are old."""
+    for step in (10, 20):
+        write_checkpoint(tmp_path / "run", step, rank_bytes=300, world_size=2)
+    (tmp_path / "run" / "step-00000010" / "orchestrator").mkdir()
+    age(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def rules_file(at: Path, required: str = "orchestrator") -> Path:
+    at.write_text(RULES % required)
+    return at
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(one) for one in arguments])
+
+
+def statuses(*arguments: object) -> dict[int, str]:
+    return {one["step"]: one["status"] for one in json.loads(invoke("inventory", *arguments, "--json").stdout)}
+
+
+def test_rules_given_in_a_file_judge_the_steps_and_the_resume_point(two_steps: Path, tmp_path: Path) -> None:
+    file = rules_file(tmp_path / "rules.json")
+    assert statuses(two_steps) == {20: "complete", 10: "complete"}
+    assert statuses(two_steps, "--rules", file) == {20: "incomplete", 10: "complete"}
+    answer = json.loads(invoke("resume-point", two_steps, "--rules", file, "--json").stdout)
+    assert answer["step"] == 10
+    assert "a path rule requires parts that are not there" in answer["skipped"][0]["reasons"]
+
+
+@pytest.mark.parametrize("at_root", [False, True])
+def test_a_scan_that_remembers_judges_by_the_rules_of_today(two_steps: Path, tmp_path: Path, at_root: bool) -> None:
+    at = two_steps / ".muster-rules.json" if at_root else tmp_path / "rules.json"
+    options = [two_steps, "--cache", tmp_path / "cache", *([] if at_root else ["--rules", at])]
+    assert statuses(two_steps, "--cache", tmp_path / "cache") == {20: "complete", 10: "complete"}
+    rules_file(at)
+    assert statuses(*options) == {20: "incomplete", 10: "complete"}
+    rules_file(at, "nothing-has-this")
+    assert statuses(*options) == {20: "incomplete", 10: "incomplete"}
+    at.write_text('{"rules": []}')
+    assert statuses(*options) == {20: "complete", 10: "complete"}
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"rules": [{"match": "a", "requires": ["../up"]}]}', '{"rules": 3}'])
+@pytest.mark.parametrize("command", ["inventory", "resume-point"])
+def test_a_file_of_rules_that_cannot_be_used_stops_with_a_reason(
+    two_steps: Path, tmp_path: Path, text: str, command: str
+) -> None:
+    (tmp_path / "rules.json").write_text(text)
+    done = invoke(command, two_steps, "--rules", tmp_path / "rules.json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "rules.json" in done.stderr and "docs/formats.md" in done.stderr
+
+
+def test_rules_that_are_not_there_stop_with_a_reason(two_steps: Path, tmp_path: Path) -> None:
+    done = invoke("inventory", two_steps, "--rules", tmp_path / "none.json")
+    assert done.exit_code == 2 and "could not be read" in done.stderr

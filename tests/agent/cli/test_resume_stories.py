@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from muster_agent.cli import main
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.names import step_of_name
+from muster_agent.formats.scan_reading import Reading
 
 from tests.agent.checkpoint_factory import write_checkpoint
 from tests.agent.formats.damage import DATA, age
@@ -414,3 +415,28 @@ def test_non_persistent_copies_belong_to_their_run(run: Path) -> None:
     (run / "non_persistent").mkdir()
     save(run / "non_persistent", "iter_0000015", hours_ago=2)
     assert ask(run)["step"] == 15
+
+
+# -- files that show late ----------------------------------------------------------------------------------------------
+def test_a_save_that_ends_between_two_looks_is_resumed_from(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(run, "step-10")
+    late = cut(run, "step-20", hours_ago=0)
+
+    def ends(_reading: Reading, _until: float) -> None:
+        shutil.copy(save(run.parent, "step-20", hours_ago=0) / ".metadata", late)
+
+    monkeypatch.setattr(Reading, "_wait", ends)
+    assert ask(run)["step"] == 20
+
+
+def test_looking_twice_costs_a_second_at_most_and_nothing_for_old_leftovers(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(Reading, "_wait", lambda _self, until: waits.append(until - time.monotonic()))
+    save(run, "step-10")
+    cut(run, "step-20", hours_ago=0)
+    assert ask(run)["step"] == 10
+    assert len(waits) == 1 and waits[0] <= 1
+    age(run)
+    assert ask(run)["step"] == 10 and len(waits) == 1

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -13,8 +14,10 @@ import click
 from muster_agent.cli.colour import paint_for
 from muster_agent.cli.inventory_text import inventory_lines
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
+from muster_agent.cli.path_rules import read_rules, rules_option
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.checkpoint import GRACE_SECONDS, state_shards
+from muster_agent.formats.rules import Rule
 from muster_agent.formats.times import iso_time
 from muster_agent.formats.walk import Enough, Inventory, RootUnreadable
 from muster_agent.formats.walk import inventory as take_inventory
@@ -50,14 +53,28 @@ SETTLE_SECONDS = 1.0
     metavar="FILE",
     help="Remember in FILE what was found, so that next time unchanged checkpoints need not be opened.",
 )
+@rules_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON list, newest step first.")
-def inventory(path: str, grace_seconds: float, settle_seconds: float, cache_file: str | None, as_json: bool) -> None:
+def inventory(
+    path: str,
+    grace_seconds: float,
+    settle_seconds: float,
+    cache_file: str | None,
+    rules_file: str | None,
+    as_json: bool,
+) -> None:
     """List the checkpoints under PATH: one checkpoint, one run's folder, or a folder of runs.
 
     Nothing is unpickled and no data is read, only headers and metadata. Exit 0 also where checkpoints are broken: see
     the status of each. Exit 3: there is no such path; 1: it cannot be read.
     """
-    found = listed(path, grace_seconds=grace_seconds, settle_seconds=settle_seconds, cache_file=cache_file)
+    found = listed(
+        path,
+        grace_seconds=grace_seconds,
+        settle_seconds=settle_seconds,
+        cache_file=cache_file,
+        rules=read_rules(rules_file),
+    )
     if as_json:
         print_json([checkpoint_json(shard_map) for shard_map in found.checkpoints])
         _say_place(found)
@@ -74,6 +91,7 @@ def listed(
     enough: Enough | None = None,
     settle_seconds: float = 0.0,
     cache_file: str | None = None,
+    rules: Sequence[Rule] = (),
 ) -> Inventory:
     """The inventory of PATH, or the failure that a user can act on."""
     if "://" in path:
@@ -85,7 +103,12 @@ def listed(
         with contextlib.ExitStack() as stack:
             cache = stack.enter_context(ScanCache(cache_file, os.path.abspath(path))) if cache_file else None
             found = take_inventory(
-                path, grace_seconds=grace_seconds, enough=enough, settle_seconds=settle_seconds, memory=cache
+                path,
+                grace_seconds=grace_seconds,
+                enough=enough,
+                settle_seconds=settle_seconds,
+                memory=cache,
+                rules=rules,
             )
             if cache is not None:
                 cache.finish()

@@ -14,6 +14,7 @@ import msgspec
 from muster_agent.cli.inventory import listed
 from muster_agent.cli.launchers import Launcher, launcher_text, misfit, needs_quoting
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
+from muster_agent.cli.path_rules import read_rules, rules_option
 from muster_agent.cli.resume_text import decision_lines, failure_lines, warning_lines
 from muster_agent.cli.server_evidence import BUDGET_SECONDS, NoEvidence, ServerAnswer, ask_server, read_token
 from muster_agent.decide.evidence import candidates_of
@@ -29,6 +30,8 @@ from muster_agent.jobs.inventory import read_manifests
 from muster_agent.manifest.local_verdict import LocalVerdict, VerdictUnreadable, read_verdict
 from muster_agent.protocol.trust import Trust
 
+SETTLE_SECONDS = 1.0
+"""Between two looks at what looks unfinished and may be being written, or may not be shown in full yet."""
 _LEAST_BUDGET_SECONDS = 0.5
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
 _UNIT_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
@@ -62,6 +65,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--checkpoint-format", "format_name", metavar="NAME", help="Only this format: dcp, megatron_dist ...")
 @click.option("--run", "run_name", help="The run's name on the server, and which run where PATH holds several.")
 @click.option("--server", envvar="MUSTER_SERVER", metavar="URL", help="Ask this control plane for evidence too.")
+@rules_option
 @click.option("--json", "as_json", is_flag=True, help="Print the decision as JSON.")
 @click.option(
     "--format", "launcher", type=click.Choice([one.value for one in Launcher]), help="Print only what a launcher takes."
@@ -74,6 +78,7 @@ def resume_point(
     launcher: str | None,
     format_name: str | None,
     require: str,
+    rules_file: str | None,
     **asked: int | float | None,
 ) -> None:
     """Say which checkpoint under PATH a restart should load, and why newer ones were passed over.
@@ -92,7 +97,13 @@ def resume_point(
     if launcher is not None and as_json:
         raise CommandFailed("--json and --format exclude each other", hint="choose one", code=ExitCode.USAGE)
     judge = _Judge(_request(require, format_name, asked), server, run_name)
-    found = listed(path, missing=ExitCode.ERROR, enough=judge.is_enough)
+    found = listed(
+        path,
+        missing=ExitCode.ERROR,
+        enough=judge.is_enough,
+        settle_seconds=SETTLE_SECONDS,
+        rules=read_rules(rules_file),
+    )
     folder, shard_maps = _one_run(found, path, run_name)
     decision = judge.decide(shard_maps, found.pointers, folder)
     if as_json:
@@ -143,10 +154,13 @@ class _Judge:
         self.request, self.server, self.run_name = request, server, run_name
         self.began = time.monotonic()
         self.answer: ServerAnswer | None = None
-        self.candidates: dict[str, Candidate] = {}
+        self.candidates: dict[tuple[object, ...], Candidate] = {}
 
     def is_enough(self, shard_map: ShardMap, pointers: Sequence[Pointer]) -> bool:
-        """Whether no older step of its folder can matter any more."""
+        """Whether no older step of its folder can matter any more. What nobody can resume from is not asked about, so
+        that the wait for the server and the one for a second look go on at the same time."""
+        if not shard_map.resumable:
+            return False
         folder = folder_of(shard_map.path)
         candidate = self.candidate(shard_map, folder)
         if self.request.step not in (None, candidate.step):
@@ -154,15 +168,17 @@ class _Judge:
         return not reasons_against(candidate, self.request, _pointer_in(folder, pointers))
 
     def candidate(self, shard_map: ShardMap, folder: str) -> Candidate:
-        """The checkpoint with what its manifest and the server add; each is asked once."""
-        if shard_map.path not in self.candidates:
+        """The checkpoint with what its manifest and the server add; each is asked once, and again where a second look
+        found it changed."""
+        key = (shard_map.path, shard_map.status, shard_map.step, shard_map.newest_mtime_ns)
+        if key not in self.candidates:
             manifests, problems = read_manifests([shard_map], JobControl())
             for problem in problems:
                 say(f"muster: {problem.detail}\n  what to do: {problem.cure}")
             evidence = self.evidence(folder).evidence
             verdicts = _verdicts(manifests)
-            self.candidates[shard_map.path] = candidates_of([shard_map], time.time(), manifests, evidence, verdicts)[0]
-        return self.candidates[shard_map.path]
+            self.candidates[key] = candidates_of([shard_map], time.time(), manifests, evidence, verdicts)[0]
+        return self.candidates[key]
 
     def evidence(self, folder: str) -> ServerAnswer:
         """What the server adds; nothing, with a message, where it does not answer in time."""
