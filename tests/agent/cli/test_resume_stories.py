@@ -440,3 +440,17 @@ def test_looking_twice_costs_a_second_at_most_and_nothing_for_old_leftovers(
     assert len(waits) == 1 and waits[0] <= 1
     age(run)
     assert ask(run)["step"] == 10 and len(waits) == 1
+
+
+# -- steps that several writers make -----------------------------------------------------------------------------------
+def test_a_step_whose_orchestrator_never_saved_gives_way_to_the_one_before(run: Path) -> None:
+    for step in (6, 7, 8):
+        (run / f"step_{step}").mkdir()
+        shutil.move(save(run.parent, f"step_{step}"), run / f"step_{step}" / "trainer")
+        if step != 8:
+            (run / f"step_{step}" / "orchestrator").mkdir()
+            (run / f"step_{step}" / "orchestrator" / "progress.json").write_text('{"step": 1}')
+    age(run)
+    answer = ask(run)
+    assert answer["step"] == 7 and "it lacks orchestrator" in reasons(answer)
+    assert inventory(run)["step_8"]["status"] == "incomplete"

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 from muster_agent.formats.base import Role, ShardEntry, ShardMap, Status
+from muster_agent.formats.sibling_parts import without_parts
 from muster_agent.formats.siblings import compare, grace_seconds_by_folder, unique_bytes
+from muster_agent.formats.verdict import AgeLimit
 from muster_agent.formats.walk import inventory
 
 from tests.agent.checkpoint_factory import write_checkpoint
@@ -178,3 +180,56 @@ def test_a_slow_run_is_given_more_time(tmp_path: Path, minutes_ago: int, status:
     (place / "rank-00001-of-00002.safetensors").unlink()
     age(place, minutes_ago * 60)
     assert inventory(run).checkpoints[0].status is status
+
+
+# -- a step made of parts that lacks one -------------------------------------------------------------------------------
+def in_parts(step: int, *parts: str, **changes: Any) -> ShardMap:
+    return made(step, *(shard(f"{part}/__0_0.distcp") for part in parts), **changes)
+
+
+def judged(*steps: ShardMap, age_seconds: float = 3600) -> dict[int | None, Status]:
+    limit = AgeLimit(NOW_NS / 1e9 - 3600 + age_seconds, 600)
+    return {one.step: one.status for one in without_parts(steps, limit)}
+
+
+def test_a_step_without_a_part_that_all_others_have_is_incomplete_or_still_running() -> None:
+    run = in_parts(8, "trainer"), in_parts(7, "trainer", "orchestrator"), in_parts(6, "trainer", "orchestrator")
+    assert judged(*run) == {8: Status.INCOMPLETE, 7: Status.COMPLETE, 6: Status.COMPLETE}
+    assert judged(*run, age_seconds=60)[8] is Status.IN_PROGRESS
+    lacking = without_parts(run, AgeLimit(NOW_NS / 1e9, 600))[0]
+    assert not lacking.resumable and "orchestrator" in lacking.not_resumable_reasons[0]
+    assert [(one.code, one.path) for one in lacking.findings] == [("shard_missing", "orchestrator")]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        [in_parts(8, "trainer"), in_parts(7, "trainer", "eval_results")],
+        [in_parts(8, "trainer"), in_parts(7, "trainer", "Samples"), in_parts(6, "trainer", "Samples")],
+        [in_parts(8, "trainer", "orchestrator"), in_parts(7, "trainer")],
+        [in_parts(8, "actor", "rollout"), in_parts(7, "actor", "orchestrator")],
+        [in_parts(9, "trainer"), in_parts(8, "trainer"), in_parts(7, "trainer", "orchestrator")],
+        [in_parts(8, "trainer"), in_parts(7, "trainer", "orchestrator", format="other")],
+        [in_parts(8, "trainer"), in_parts(7, "trainer", "orchestrator", status=Status.CORRUPT)],
+        [in_parts(7, "mp_rank_00"), in_parts(6, "mp_rank_00", "mp_rank_01")],
+    ],
+)
+def test_a_folder_that_only_some_steps_have_need_not_be_there(run: list[ShardMap]) -> None:
+    assert without_parts(run, AgeLimit(NOW_NS / 1e9, 600)) == run
+
+
+def test_a_kind_of_file_that_every_other_step_has_is_missed() -> None:
+    rng = [shard(f"rng_state_{rank}.pth", Role.RNG, 10) for rank in range(2)]
+    run = [made(step, shard("model.pt"), *(rng if step != 20 else [])) for step in (10, 20, 30)]
+    assert codes(run) == {"step-10": [], "step-20": ["state_shrank"], "step-30": []}
+    assert "every other step here has rng_state_N.pth" in detail(run, "step-20")
+
+
+def test_a_file_under_another_name_is_no_file_less() -> None:
+    run = [made(10, shard("pytorch_model.bin")), made(20, shard("pytorch_model.bin")), made(30, shard("model.st"))]
+    assert codes(run)["step-30"] == []
+
+
+@pytest.mark.parametrize("other", ["30.orbax-checkpoint-tmp", "30_universal"])
+def test_what_is_unfinished_or_converted_is_no_second_one_of_its_step(other: str) -> None:
+    assert codes([made(30, name="30"), made(30, name=other)]) == {"30": [], other: []}

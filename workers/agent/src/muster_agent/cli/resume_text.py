@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from muster_agent.decide.model import PointerChoice, ResumeDecision, ResumeRequest
-from muster_agent.formats.base import Finding, ShardMap, Status
+from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.times import duration
 from muster_agent.formats.verdict import STATUS_REASONS
 
@@ -78,7 +78,7 @@ def warning_lines(decision: ResumeDecision, chosen: ShardMap | None, about_folde
         yield f"muster: WARNING: newer by number and not readable here, so perhaps better: step {_listed(unread)}"
         yield "  what to do: run this as a user who may read them, or check the mount, before training goes on"
     for found in chosen.findings if chosen is not None else ():
-        if found.code in _ABOUT_THE_CHOICE:
+        if found.code in _ABOUT_THE_CHOICE and found.severity is not Severity.NOTE:
             yield f"muster: {found.code}: {found.detail}"
 
 

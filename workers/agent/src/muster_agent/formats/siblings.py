@@ -6,8 +6,7 @@ Everything here is a warning: each checkpoint may be whole by itself, and still 
 from __future__ import annotations
 
 import os
-import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -15,7 +14,8 @@ import msgspec
 from muster_agent.decide.lineage import SavePoint, lineages
 from muster_agent.formats.base import Finding, Role, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
-from muster_agent.formats.names import is_word_for_last, names_a_step, step_of_name
+from muster_agent.formats.names import is_temporary, is_word_for_last, names_a_step, step_of_name
+from muster_agent.formats.sibling_parts import parts_of, without_numbers
 from muster_agent.formats.times import duration
 from muster_agent.formats.verdict import LEAST_GRACE_SECONDS, grace_seconds_for
 
@@ -24,8 +24,10 @@ SHRUNK_RATIO_COMPRESSED = 0.8
 """How small a checkpoint may be against the steps around it; formats that compress vary with the values."""
 _COMPRESSING = frozenset({"orbax", "t5x", "megatron_zarr"})
 _STATE = frozenset({Role.MODEL, Role.OPTIMIZER, Role.RNG, Role.DATALOADER})
+_KINDS = _STATE | {Role.SCHEDULER}
 _SIZED = frozenset({Role.MODEL, Role.OPTIMIZER, Role.OTHER})
 GENERATION_GAP_SECONDS = 3600.0
+_CONVERTED = "_universal"
 _LONGEST_SAVE_SECONDS = 6 * 3600.0
 _SHOWN = 3
 
@@ -77,10 +79,13 @@ Found = Iterator[tuple[str, Finding]]
 
 # -- two checkpoints of one step ---------------------------------------------------------------------------------------
 def _duplicates(beside: Sequence[ShardMap]) -> Found:
-    """Of one format: a conversion of a step lies beside it on purpose."""
+    """Of one format: a conversion of a step lies beside it on purpose. What a save left unfinished is no step yet."""
     steps: dict[tuple[str, int], list[ShardMap]] = defaultdict(list)
+    names = {os.path.basename(one.path) for one in beside}
     for one in beside:
-        if one.step is not None and not is_word_for_last(os.path.basename(one.path)):
+        name = os.path.basename(one.path)
+        is_conversion = name.endswith(_CONVERTED) and name.removesuffix(_CONVERTED) in names
+        if one.step is not None and not (is_word_for_last(name) or is_temporary(name) or is_conversion):
             steps[one.format, one.step].append(one)
     for (_, step), same in steps.items():
         for one in same:
@@ -137,9 +142,10 @@ def _shrunk(beside: Sequence[ShardMap]) -> Found:
             groups[one.format].append(one)
     for group in groups.values():
         group.sort(key=lambda one: (one.step or 0, one.path))
+        how_many = Counter(kind for one in group for kind in _kinds(one))
         for index, one in enumerate(group[1:], 1):
             after = group[index + 1] if index + 1 < len(group) else None
-            detail = _less_than(one, group[index - 1], after)
+            detail = _without_kinds(one, how_many, len(group)) or _less_than(one, group[index - 1], after)
             if detail:
                 yield one.path, finding("state_shrank", path=one.path, detail=detail)
 
@@ -147,7 +153,7 @@ def _shrunk(beside: Sequence[ShardMap]) -> Found:
 def _less_than(one: ShardMap, before: ShardMap, after: ShardMap | None) -> str | None:
     """Against the step before, and the one after where there is one: what stays small was made smaller on purpose."""
     around = [before] if after is None else [before, after]
-    gone = set.intersection(*(_parts(other) for other in around)) - _parts(one)
+    gone = frozenset.intersection(*(parts_of(other) for other in around)) - parts_of(one)
     if gone:
         return f"step {before.step} has {_some(sorted(gone))}, and this one has not"
     ratio = SHRUNK_RATIO_COMPRESSED if one.format in _COMPRESSING else SHRUNK_RATIO
@@ -157,10 +163,19 @@ def _less_than(one: ShardMap, before: ShardMap, after: ShardMap | None) -> str |
     return None
 
 
-def _parts(one: ShardMap) -> set[str]:
-    """Sub-folders with shards, numbers aside, since some hold the step or a rank."""
-    heads = (shard.path.split("/", 1)[0] for shard in one.shards if "/" in shard.path)
-    return {re.sub(r"\d+", "N", head) for head in heads}
+def _without_kinds(one: ShardMap, how_many: Counter[tuple[Role, str]], steps: int) -> str | None:
+    """Files of a kind that every other step has, where nothing new stands in for them."""
+    mine = _kinds(one)
+    if any(how_many[kind] == 1 for kind in mine):
+        return None
+    gone = sorted(name for (role, name), count in how_many.items() if count == steps - 1 and (role, name) not in mine)
+    return f"every other step here has {_some(gone)}, and this one has not" if gone else None
+
+
+def _kinds(one: ShardMap) -> frozenset[tuple[Role, str]]:
+    """Role and name, numbers aside, of the files of state that lie in the folder itself."""
+    state = (shard for shard in one.shards if shard.role in _KINDS and "/" not in shard.path)
+    return frozenset((shard.role, without_numbers(shard.path)) for shard in state)
 
 
 def _state_bytes(one: ShardMap) -> int:

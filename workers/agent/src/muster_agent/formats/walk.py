@@ -30,6 +30,7 @@ from muster_agent.formats.pointers import is_other_name, is_pointer, read_pointe
 from muster_agent.formats.reader import Family, FamilyFormat
 from muster_agent.formats.rules import Rule, judged, rules_at
 from muster_agent.formats.scan_reading import Counts, Enough, Read, Reading, Task
+from muster_agent.formats.sibling_parts import with_a_second, without_parts
 from muster_agent.formats.storage_clock import LOCAL, Clock, storage_clock
 from muster_agent.formats.verdict import LEAST_GRACE_SECONDS, AgeLimit
 from muster_agent.jobs.control import JobControl
@@ -301,12 +302,12 @@ def inventory(  # noqa: PLR0913 - each is a choice of its own, and all are named
         own_rules, rule_findings = rules_at(walk.tree, place)
         walk.findings.extend(rule_findings)
         judge = partial(judged, rules=(*rules, *own_rules), look=walk.look, age_limit=age_limit)
-        wanted = None if enough is None else _judged_first(enough, judge)
+        wanted = None if enough is None else _judged_first(with_a_second(enough), judge)
         walk.begin(place)
         read = reading.settle(walk.run_tasks(wanted), settle_seconds)
         if grace_seconds >= LEAST_GRACE_SECONDS:
             read = reading.reconsider(read, siblings.grace_seconds_by_folder(read))
-    checkpoints = siblings.compare([judge(one) for one in read])
+    checkpoints = siblings.compare(without_parts(map(judge, read), age_limit))
     if not checkpoints:
         _check_mount(place)
     checkpoints.sort(key=_newest_first)
