@@ -454,3 +454,9 @@ def test_a_step_whose_orchestrator_never_saved_gives_way_to_the_one_before(run: 
     answer = ask(run)
     assert answer["step"] == 7 and "it lacks orchestrator" in reasons(answer)
     assert inventory(run)["step_8"]["status"] == "incomplete"
+
+
+def test_a_counter_of_saves_is_no_doubt_about_the_choice(run: Path) -> None:
+    shutil.copytree(DATA / "huggingface/accelerate-single", run, dirs_exist_ok=True)
+    age(run)
+    assert ask(run)["step"] == 0 and "step_mismatch" not in said(run)

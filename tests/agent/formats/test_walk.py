@@ -201,3 +201,11 @@ def test_a_plain_metadata_json_does_not_make_a_folder_megatrons(run: Path) -> No
     assert take(run).checkpoints[0].status is Status.COMPLETE
     (run / "step-00000030" / "metadata.json").write_text('{"sharded_backend": "of_tomorrow"}')
     assert take(run).checkpoints[0].status is Status.UNKNOWN
+
+
+def test_a_stage_of_dlrover_is_left_over_and_its_steps_are_no_checkpoints(run: Path) -> None:
+    write_checkpoint(run / "._dlrover_ckpt_stage", 40, rank_bytes=300, world_size=2)
+    (run / "._step-30").write_bytes(b"of another system")
+    found = take(run)
+    assert (steps(found), codes(found)) == ([30, 20, 10], ["temporary_left"])
+    assert found.findings[0].path == str(run / "._dlrover_ckpt_stage")

@@ -21,7 +21,7 @@ from muster_agent.formats.nested import list_nested, read_nested
 from muster_agent.formats.safetensors import other_files
 from muster_agent.formats.sharded_objects import group_findings
 from muster_agent.formats.torch_archive import add_torch_shard, tensor_ranges
-from muster_agent.formats.zarr_v2 import METADATA_NAME, is_array, read_array
+from muster_agent.formats.zarr import METADATA_NAME, is_array, read_array
 
 FORMAT = "megatron_zarr"
 _PART_FILE = re.compile(r"shard_[\d.]+_[\d.]+\.pt", re.ASCII)

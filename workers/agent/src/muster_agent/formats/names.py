@@ -28,7 +28,7 @@ _GENERIC_FOLDERS = frozenset(
 """What every job calls the folder of its checkpoints, so that the name tells no run from another."""
 _TEMPORARY = re.compile(
     r"\.tmp[A-Za-z0-9_-]*$|\.tmp\.|\.orbax-checkpoint-tmp|_tmp_[0-9a-f-]{8,}$|\.partial$|\.incomplete$|\.dirty\."
-    r"|^tmp-checkpoint-\d+$"
+    r"|^tmp-checkpoint-\d+$|^\._dlrover_ckpt_stage$"
 )
 _TEMPORARY_ENDING = re.compile(r"(?:\.orbax-checkpoint-tmp|\.tmp|_tmp_|\.partial).*$", re.DOTALL)
 
@@ -74,6 +74,8 @@ def is_temporary(name: str) -> bool:
     return _TEMPORARY.search(name) is not None
 
 
+DLROVER_STAGE = "._dlrover_ckpt_stage"
+"""Where DLRover keeps a save until it is persisted."""
 _OWN_START = ".muster-"
 """FOLDER_MANIFEST_NAME begins with it too."""
 _OWN_ENDINGS = (FILE_MANIFEST_SUFFIX, VERDICT_NAME)
@@ -111,6 +113,8 @@ def is_ours(name: str) -> bool:
 
 def is_noise(name: str) -> bool:
     """Files that file systems and tools leave and that are never part of a checkpoint (`.nfs*` silly renames)."""
+    if name == DLROVER_STAGE:
+        return False
     return name.startswith(_NOISE_STARTS) or name.endswith(_OWN_ENDINGS) or name in _NOISE_NAMES
 
 

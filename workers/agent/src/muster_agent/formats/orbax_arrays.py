@@ -148,7 +148,7 @@ def integer_of(grid: Grid, data: bytes) -> int | None:
             data = decompress(data, width)
         except ZstdRefused:
             return None
-    elif grid.compressor not in (None, "bytes"):
+    elif not grid.plain:
         return None
     return int.from_bytes(data, "little", signed=grid.dtype[0] == "i") if len(data) == width else None
 

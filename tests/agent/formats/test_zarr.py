@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from muster_agent.formats.base import Role, Severity
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import look
-from muster_agent.formats.zarr_v2 import read_array
+from muster_agent.formats.zarr import read_array
+from muster_agent.formats.zarr_grid import parse_grid
 
 BOUND_MS = 5_000
 PLAIN: dict[str, Any] = {
@@ -73,7 +75,66 @@ def test_a_chunk_of_another_size_than_described_is_damage(tmp_path: Path, size: 
 
 def test_compressed_chunks_may_have_any_size_but_none(tmp_path: Path) -> None:
     sizes = {"0.0": 9, "0.1": 40, "1.0": 1, "1.1": 0}
-    assert seen(judge(array(tmp_path, sizes, compressor={"id": "zstd"}))) == [("shard_empty", "1.1")]
+    assert seen(judge(array(tmp_path, sizes, compressor={"id": "blosc"}))) == [("shard_empty", "1.1")]
+
+
+def zstd(place: Path, name: str, data: bytes) -> None:
+    (place / name).write_bytes(zstandard.compress(data))
+
+
+def test_chunks_compressed_with_zstd_are_decompressed(tmp_path: Path) -> None:
+    place = array(tmp_path, FULL, compressor={"id": "zstd"})
+    for name in FULL:
+        zstd(place, name, bytes(32))
+    assert judge(place).findings == []
+    zstd(place, "0.1", bytes(31))
+    (place / "1.0").write_bytes(b"x" * 20)
+    assert seen(judge(place)) == [("metadata_unreadable", "0.1"), ("metadata_unreadable", "1.0")]
+
+
+def test_behind_a_filter_chunks_have_any_size_but_still_begin_as_zstd(tmp_path: Path) -> None:
+    place = array(tmp_path, FULL, compressor={"id": "zstd"}, filters=[{"id": "delta"}])
+    for name in FULL:
+        zstd(place, name, bytes(9))
+    assert judge(place).findings == []
+    (place / "1.0").write_bytes(b"x" * 20)
+    assert seen(judge(place)) == [("metadata_unreadable", "1.0")]
+
+
+VERSION_3: dict[str, Any] = {
+    "zarr_format": 3,
+    "node_type": "array",
+    "shape": [4, 6],
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 4]}},
+    "data_type": "bfloat16",
+}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "codecs", "names", "plain"),
+    [
+        ({"name": "default"}, ["bytes"], ["c/0/0", "c/0/1", "c/1/0", "c/1/1"], True),
+        ({"name": "default", "configuration": {"separator": "."}}, ["bytes"], ["c.0.0", "c.0.1", "c.1.0"], True),
+        ({"name": "v2"}, ["bytes", "zstd"], ["0.0", "0.1", "1.0", "1.1"], False),
+        (None, ["transpose", "bytes", "crc32c"], ["c/0/0", "c/0/1"], False),
+    ],
+)
+def test_the_third_version_names_and_packs_its_chunks_in_several_ways(
+    encoding: Any, codecs: list[str], names: list[str], plain: bool
+) -> None:
+    document = VERSION_3 | {"chunk_key_encoding": encoding, "codecs": [{"name": one} for one in codecs]}
+    grid = parse_grid(json.dumps(document).encode())
+    assert [grid.name_of(index) for index in grid.indices(set())][: len(names)] == names
+    assert [grid.index_of(name) for name in names] == list(grid.indices(set()))[: len(names)]
+    assert (grid.chunk_bytes, grid.file_bytes) == (16, 16 if plain else None)
+    assert grid.index_of("c/2/0") is None and grid.index_of("c/00/0") is None
+
+
+def test_a_scalar_of_the_third_version_has_one_chunk() -> None:
+    document = VERSION_3 | {"shape": [], "codecs": [{"name": "bytes"}]}
+    document["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": []}}
+    grid = parse_grid(json.dumps(document).encode())
+    assert (grid.name_of(()), grid.index_of("c"), grid.index_of("0"), grid.file_bytes) == ("c", (), None, 2)
 
 
 def test_chunks_outside_the_grid_are_of_another_save(tmp_path: Path) -> None:
