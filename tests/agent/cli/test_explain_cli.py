@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from muster_agent.cli import main
+from muster_agent.cli import explain_beside, main
 
 from tests.agent.checkpoint_factory import write_checkpoint
 
@@ -26,7 +27,7 @@ def test_one_checkpoint_is_explained_with_each_heading_once(run: Path) -> None:
     lines = done.stdout.splitlines()
     assert (done.exit_code, lines[0]) == (0, str(run / "step-00000020"))
     assert [line for line in lines if line and not line.startswith(" ")][1:] == [
-        *("Format", "Step", "Ranks", "Shards", "Commit marker", "Findings", "Status", "Resumable")
+        *("Format", "Step", "Ranks", "Shards", "Commit marker", "Findings", "Status", "Resumable", "Other steps")
     ]
 
 
@@ -57,3 +58,24 @@ def test_a_name_from_disk_cannot_write_lines_of_its_own(tmp_path: Path) -> None:
     place = write_checkpoint(tmp_path / "a\nStatus\n  complete", 10, rank_bytes=300, world_size=1)
     done = muster(place)
     assert done.stdout.splitlines()[0] == str(place).replace("\n", "\\n")
+
+
+def test_what_the_other_steps_say_of_it_is_explained_too(run: Path) -> None:
+    shutil.copytree(run / "step-00000020", run / "step-20")
+    done = muster(run / "step-20")
+    assert "warning duplicate_step: " in done.stdout
+    assert "step-00000020 in the same folder claims step 20 too" in done.stdout
+    assert f"Compared with the 2 other steps in {run}." in done.stdout
+
+
+def test_where_steps_are_many_it_says_that_it_looked_at_one(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain_beside, "MOST_STEPS", 1)
+    assert f"Only this checkpoint was looked at; `muster inventory {run}`" in muster(run / "step-00000020").stdout
+    monkeypatch.undo()
+    shutil.rmtree(run / "step-00000010")
+    assert "There is no other step in its folder" in muster(run / "step-00000020").stdout
+
+
+def test_the_rules_of_its_folder_hold_for_it(run: Path) -> None:
+    (run / ".muster-rules.json").write_text('{"rules": [{"match": "step-*", "requires": ["orchestrator"]}]}')
+    assert "the path rule 'step-*' requires orchestrator" in muster(run / "step-00000020").stdout

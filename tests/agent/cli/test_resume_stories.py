@@ -7,16 +7,14 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from muster_agent.cli import main
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.names import step_of_name
 from muster_agent.formats.scan_reading import Reading
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.cli.asking import ask, inventory, muster, reasons, said
 from tests.agent.formats.damage import DATA, age
 
 HOUR_SECONDS = 3600
@@ -54,28 +52,6 @@ def cut(run: Path, name: str, *, hours_ago: float = 24.0) -> Path:
     (place / ".metadata").unlink()
     age(place, hours_ago * HOUR_SECONDS)
     return place
-
-
-def muster(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(one) for one in arguments], catch_exceptions=False)
-
-
-def ask(run: Path, *arguments: object) -> dict[str, Any]:
-    answer = json.loads(muster("resume-point", run, *arguments, "--json").stdout)
-    assert isinstance(answer, dict)
-    return answer
-
-
-def inventory(place: Path) -> dict[str, dict[str, Any]]:
-    return {os.path.basename(one["path"]): one for one in json.loads(muster("inventory", place, "--json").stdout)}
-
-
-def said(run: Path, *arguments: object) -> str:
-    return muster("resume-point", run, *arguments).stderr
-
-
-def reasons(answer: dict[str, Any]) -> str:
-    return " ".join(reason for one in answer["skipped"] for reason in one["reasons"])
 
 
 # -- the framework's pointer -------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from itertools import groupby
 
 import click
 
+from muster_agent.cli.explain_beside import compared, rules_beside
 from muster_agent.cli.inventory import checkpoint_json, listed
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json
 from muster_agent.formats.base import ShardMap
@@ -22,13 +23,13 @@ from muster_agent.formats.names import family_folder
 @click.option("--json", "as_json", is_flag=True, help="Print the checkpoint and its explanation as JSON.")
 def explain(path: str, as_json: bool) -> None:
     """Tell for the one checkpoint at PATH which rule said what: format, step, ranks, shards, commit marker, findings,
-    status, and whether training can be resumed from it.
+    status, whether training can be resumed from it, and, in a folder of few steps, what those beside it say of it.
 
     Exit 0 whatever the verdict is. Exit 3: there is no such path or no checkpoint; 1: it cannot be read; 2: PATH holds
     several checkpoints.
     """
-    shard_map = _only_one(path)
-    lines = explain_checkpoint(shard_map)
+    shard_map, beside = compared(_only_one(path))
+    lines = [*explain_checkpoint(shard_map), Line("Other steps", beside)]
     if as_json:
         explanation = [{"heading": line.heading, "sentence": line.sentence} for line in lines]
         print_json({**checkpoint_json(shard_map), "explanation": explanation})
@@ -50,7 +51,7 @@ def _only_one(path: str) -> ShardMap:
     place = os.path.abspath(path)
     if family_folder(place) is not None and not os.path.lexists(place):
         return read_checkpoint(place)
-    checkpoints = listed(path).checkpoints
+    checkpoints = listed(path, rules=rules_beside(place)).checkpoints
     own = [one for one in checkpoints if one.path == place] or list(checkpoints)
     if not own:
         raise CommandFailed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from muster_agent.decide.frameworks import number_of
 from muster_agent.decide.model import PointerChoice, ResumeDecision, ResumeRequest
 from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.times import duration
@@ -64,8 +65,9 @@ def warning_lines(decision: ResumeDecision, chosen: ShardMap | None, about_folde
     choice = decision.pointer_choice
     if choice is not None and choice.path is None and not choice.is_same:
         yield f"muster: WARNING: without Muster this restart would not find its checkpoint: {choice.reason}"
-        if decision.step is not None:
-            yield f"  what to do: pass step {decision.step} to the launcher explicitly, or write the pointer again"
+        number = None if decision.path is None else number_of(decision.path, decision.step)
+        if number is not None:
+            yield f"  what to do: pass step {number} to the launcher explicitly, or write the pointer again"
     for found in about_folder:
         if found.code.startswith("pointer_") and found.code != "pointer_missing":
             yield f"muster: {found.code}: {found.detail}"

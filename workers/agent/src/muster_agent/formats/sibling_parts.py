@@ -15,7 +15,7 @@ from functools import lru_cache
 import msgspec
 
 from muster_agent.decide.model import Pointer
-from muster_agent.formats.base import Role, ShardMap, Status
+from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
 from muster_agent.formats.names import is_temporary, names_a_step
 from muster_agent.formats.verdict import AgeLimit
@@ -26,6 +26,8 @@ _BY_PRODUCTS = re.compile(
     re.ASCII,
 )
 """Names of folders that a job leaves in some of its steps, and that no restart reads."""
+
+_BESIDE = frozenset({Role.OTHER, Role.METADATA})
 
 
 def parts_of(one: ShardMap) -> frozenset[str]:
@@ -42,8 +44,13 @@ def without_numbers(name: str) -> str:
 
 def is_made_of_parts(one: ShardMap) -> bool:
     """Whether all its state lies in sub-folders."""
-    state = [shard for shard in one.shards if shard.role not in (Role.OTHER, Role.METADATA)]
-    return bool(state) and all("/" in shard.path for shard in state)
+    has_state = False
+    for shard in one.shards:
+        if shard.role not in _BESIDE:
+            if "/" not in shard.path:
+                return False
+            has_state = True
+    return has_state
 
 
 def without_parts(shard_maps: Iterable[ShardMap], age_limit: AgeLimit) -> list[ShardMap]:
@@ -79,8 +86,9 @@ def _gone(one: ShardMap, how_many: Counter[str], steps: int) -> list[str]:
 
 def _lesser(one: ShardMap, gone: Sequence[str], age_limit: AgeLimit) -> ShardMap:
     detail = "every other step of this run has the folder {name}, and this one has not"
-    found = [finding("shard_missing", path=name, detail=detail.format(name=name)) for name in gone]
     recent = age_limit.is_recent(one.newest_mtime_ns)
+    severity = Severity.NOTE if recent else None
+    found = [finding("shard_missing", path=name, detail=detail.format(name=name), severity=severity) for name in gone]
     reason = f"it lacks {', '.join(gone)}, which every other step of its run has"
     return msgspec.structs.replace(
         one,

@@ -74,6 +74,7 @@ def grace_seconds_by_folder(shard_maps: Iterable[ShardMap]) -> dict[str, float]:
     return {folder: seconds for folder, seconds in graces.items() if seconds > LEAST_GRACE_SECONDS}
 
 
+Kind = tuple[Role, str]
 Found = Iterator[tuple[str, Finding]]
 
 
@@ -142,10 +143,11 @@ def _shrunk(beside: Sequence[ShardMap]) -> Found:
             groups[one.format].append(one)
     for group in groups.values():
         group.sort(key=lambda one: (one.step or 0, one.path))
-        how_many = Counter(kind for one in group for kind in _kinds(one))
+        kinds = [_kinds(one) for one in group]
+        how_many = Counter(kind for each in kinds for kind in each)
         for index, one in enumerate(group[1:], 1):
             after = group[index + 1] if index + 1 < len(group) else None
-            detail = _without_kinds(one, how_many, len(group)) or _less_than(one, group[index - 1], after)
+            detail = _without_kinds(kinds[index], how_many, len(group)) or _less_than(one, group[index - 1], after)
             if detail:
                 yield one.path, finding("state_shrank", path=one.path, detail=detail)
 
@@ -163,16 +165,15 @@ def _less_than(one: ShardMap, before: ShardMap, after: ShardMap | None) -> str |
     return None
 
 
-def _without_kinds(one: ShardMap, how_many: Counter[tuple[Role, str]], steps: int) -> str | None:
+def _without_kinds(mine: frozenset[Kind], how_many: Counter[Kind], steps: int) -> str | None:
     """Files of a kind that every other step has, where nothing new stands in for them."""
-    mine = _kinds(one)
     if any(how_many[kind] == 1 for kind in mine):
         return None
     gone = sorted(name for (role, name), count in how_many.items() if count == steps - 1 and (role, name) not in mine)
     return f"every other step here has {_some(gone)}, and this one has not" if gone else None
 
 
-def _kinds(one: ShardMap) -> frozenset[tuple[Role, str]]:
+def _kinds(one: ShardMap) -> frozenset[Kind]:
     """Role and name, numbers aside, of the files of state that lie in the folder itself."""
     state = (shard for shard in one.shards if shard.role in _KINDS and "/" not in shard.path)
     return frozenset((shard.role, without_numbers(shard.path)) for shard in state)
