@@ -201,6 +201,11 @@ def test_a_step_without_a_part_that_all_others_have_is_incomplete_or_still_runni
     assert [(one.code, one.path) for one in lacking.findings] == [("shard_missing", "orchestrator")]
 
 
+def test_steps_are_ordered_by_their_names_where_the_state_inside_counts_otherwise() -> None:
+    run = in_parts(5, "trainer", name="step-8"), in_parts(5, "trainer", "orchestrator", name="step-7")
+    assert [one.status for one in without_parts(run, AgeLimit(NOW_NS / 1e9, 600))][0] is Status.INCOMPLETE
+
+
 @pytest.mark.parametrize(
     "run",
     [

@@ -17,7 +17,7 @@ import msgspec
 from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
-from muster_agent.formats.names import is_temporary, names_a_step
+from muster_agent.formats.names import is_temporary, names_a_step, step_of_name
 from muster_agent.formats.verdict import AgeLimit
 
 _BY_PRODUCTS = re.compile(
@@ -63,9 +63,9 @@ def without_parts(shard_maps: Iterable[ShardMap], age_limit: AgeLimit) -> list[S
     lacking: dict[str, list[str]] = {}
     for group in groups.values():
         how_many = Counter(part for one in group for part in parts_of(one))
-        first = min(one.step or 0 for one in group)
+        first = min(map(_number, group))
         for one in group:
-            if one.step != first and (gone := _gone(one, how_many, len(group))):
+            if _number(one) != first and (gone := _gone(one, how_many, len(group))):
                 lacking[one.path] = gone
     return [_lesser(one, lacking[one.path], age_limit) if one.path in lacking else one for one in listed]
 
@@ -73,6 +73,12 @@ def without_parts(shard_maps: Iterable[ShardMap], age_limit: AgeLimit) -> list[S
 def _is_step(one: ShardMap) -> bool:
     name = os.path.basename(one.path)
     return one.step is not None and names_a_step(name) and not is_temporary(name)
+
+
+def _number(one: ShardMap) -> int:
+    """The step by its name: what is inside a part may count otherwise."""
+    named = step_of_name(os.path.basename(one.path))
+    return (one.step or 0) if named is None else named
 
 
 def _gone(one: ShardMap, how_many: Counter[str], steps: int) -> list[str]:
