@@ -1,15 +1,28 @@
 from __future__ import annotations
 
 import argparse
+import array
 import collections
+import collections.abc
+import dataclasses
 import datetime
+import decimal
 import enum
+import fractions
 import functools
+import http
+import inspect
+import io
+import ipaddress
+import math
 import os
 import pathlib
 import pickle
 import random
+import re
+import signal
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -148,11 +161,38 @@ def test_plain_containers_and_numbers_are_given_as_built_in_values(value: Any, e
         numpy.random.default_rng(1).bit_generator.state,
         numpy.random.RandomState(1),
         object,
+        signal.SIGTERM,
+        signal.SIG_DFL,
+        re.compile("a+"),
+        re.IGNORECASE,
+        time.gmtime(0),
+        ValueError("x"),
+        FileNotFoundError(2, "x"),
+        inspect.Parameter.empty,
+        dataclasses.MISSING,
+        ipaddress.ip_address("127.0.0.1"),
+        ipaddress.ip_network("10.0.0.0/8"),
+        array.array("i", [1]),
+        collections.ChainMap({"a": 1}),
+        uuid.UUID(int=5),
+        decimal.Decimal("1.5"),
+        fractions.Fraction(1, 3),
+        http.HTTPStatus.OK,
+        type(None),
+        math.cos,
+        len,
+        collections.abc.Mapping,
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_harmless_objects_of_libraries_are_quiet(value: Any, protocol: int) -> None:
     read = dumped(value, protocol)
+    assert (read.unsafe, read.custom) == (frozenset(), frozenset())
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_a_buffer_of_bytes_is_quiet(protocol: int) -> None:
+    read = dumped({"_extra_state": io.BytesIO(b"abc")}, protocol)
     assert (read.unsafe, read.custom) == (frozenset(), frozenset())
 
 
@@ -163,8 +203,41 @@ def test_items_of_own_dictionaries_and_lists_are_readable() -> None:
     assert len(read.custom) == 2
 
 
-def test_calling_an_unlisted_class_is_unsafe() -> None:
-    assert any(name.endswith(".Colour") for name in dumped(Colour.RED).unsafe)
+def test_a_member_of_an_enumeration_of_the_script_is_custom() -> None:
+    read = dumped({"step": 7, "colour": Colour.RED, "signal": signal.SIGTERM})
+    assert (read.unsafe, read.custom) == (frozenset(), {f"{__name__}.Colour"})
+
+
+@pytest.mark.parametrize(
+    ("target", "args"),
+    [
+        (b"clib\nrun\n", b"X\x01\x00\x00\x00x\x85"),
+        (b"clib.subprocess\nPopen\n", b"X\x01\x00\x00\x00x\x85"),
+        (b"cpsutil\nPopen\n", b"X\x01\x00\x00\x00x\x85"),
+        (b"clib.os\nThing\n", b"X\x01\x00\x00\x00x\x85"),
+        (b"clib\nThing\n", b"]\x85"),
+        (b"clib\nThing\n", b"K\x01K\x02\x86"),
+        (b"csubprocess\nPopen\n", b"X\x01\x00\x00\x00x\x85"),
+        (b"ctorch\nload\n", b"X\x01\x00\x00\x00x\x85"),
+        (b"ctorch.jit\nCompilationUnit\n", b"X\x01\x00\x00\x00x\x85"),
+        (b"cbuiltins\ntype\n", b"X\x01\x00\x00\x00x)}\x87"),
+        (b"cbuiltins\ngetattr\n", b"K\x01K\x02\x86"),
+        (b"coperator\nattrgetter\n", b"X\x01\x00\x00\x00x\x85"),
+    ],
+)
+def test_a_call_that_is_more_than_a_value_of_a_class_is_unsafe(target: bytes, args: bytes) -> None:
+    read = read_torch_pickle(b"\x80\x02" + target + args + b"R.")
+    assert (len(read.unsafe), read.custom) == (1, frozenset())
+
+
+def test_objects_and_functions_of_torch_are_neither_custom_nor_unsafe_and_its_loaders_are_unsafe() -> None:
+    quiet = read_torch_pickle(b"\x80\x02ctorch.nn.modules.linear\nLinear\n)\x81ctorch.nn.functional\nrelu\n\x86.")
+    assert (quiet.unsafe, quiet.custom) == (frozenset(), frozenset())
+    assert read_torch_pickle(b"\x80\x02ctorch.hub\nload\n.").unsafe == {"torch.hub.load"}
+
+
+def test_setting_an_attribute_of_a_class_is_unsafe() -> None:
+    assert read_torch_pickle(b"\x80\x02ctorch.nn\nModule\n}b.").unsafe == {"an attribute of torch.nn.Module"}
 
 
 @pytest.mark.parametrize("protocol", range(6))

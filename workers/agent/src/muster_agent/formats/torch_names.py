@@ -5,10 +5,13 @@ Nothing here is ever imported: a name only decides whether the reading may go on
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 from muster_agent.formats.dcp_metadata import CLASSES, DTYPE_BITS
+from muster_agent.formats.python_names import HARMLESS, is_harmless_reference, passes_through_code
 
 STORAGE_DTYPES: dict[str, str] = {
     "FloatStorage": "float32",
@@ -75,6 +78,7 @@ CALLABLE: frozenset[str] = frozenset(
     _names(
         {
             "torch": "Size device Tensor Generator",
+            "torch._C": "Generator",
             "torch._utils": "_rebuild_tensor _rebuild_tensor_v2 _rebuild_tensor_v3 _rebuild_parameter "
             "_rebuild_parameter_with_state _rebuild_qtensor _rebuild_sparse_tensor _rebuild_sparse_csr_tensor "
             "_rebuild_nested_tensor _rebuild_wrapper_subclass _rebuild_meta_tensor_no_storage "
@@ -133,6 +137,7 @@ CALLABLE: frozenset[str] = frozenset(
         }
     )
     | CLASSES
+    | HARMLESS
 )
 """Names that may be called or made: building them runs nothing that the file chose."""
 
@@ -155,7 +160,12 @@ ALLOWED: frozenset[str] = CALLABLE | _REFERRED
 _STANDARD_LIBRARY = sys.stdlib_module_names | {"__builtin__", "commands", "copy_reg", "exceptions", "nt", "posix"}
 _SCRIPT = "__torch__."
 """TorchScript's own classes, which live as text in the same archive."""
-_OLD_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+_OLD_MODULES = {
+    "__builtin__": "builtins",
+    "copy_reg": "copyreg",
+    "exceptions": "builtins",
+    "_abcoll": "collections.abc",
+}
 _OLD_TYPES = {"builtins.unicode": "builtins.str", "builtins.long": "builtins.int", "builtins.xrange": "builtins.range"}
 
 
@@ -166,15 +176,63 @@ def full_name(module: str, name: str) -> str:
 
 
 def is_allowed(full: str) -> bool:
-    return full in ALLOWED or full.startswith(_SCRIPT)
+    return full in ALLOWED or full.startswith(_SCRIPT) or is_harmless_reference(full)
 
 
-def may_be_called(full: str) -> bool:
+def may_be_called(full: str, args: object) -> bool:
+    """Whether the call makes a value. The type of None, and of its like, is pickled as a call of `type`."""
+    if full == "builtins.type":
+        return type(args) is tuple and len(args) == 1 and (args[0] is None or _is_single(args[0]))
     return full in CALLABLE or full.startswith(_SCRIPT)
 
 
+def _is_single(value: Any) -> bool:
+    return getattr(value, "name", None) in ("builtins.Ellipsis", "builtins.NotImplemented")
+
+
+def is_class_with_a_value(full: str, args: object) -> bool:
+    """Whether it looks like a member of a script's enumeration, or a dictionary of its own: a class that is called with
+    one plain value or with none. Such a class is needed for loading, and the call does no more than that needs."""
+    if is_standard_library(full) or is_of_torch(full) or passes_through_code(full) or not _CLASS.search(full):
+        return False
+    if full.split(".", 1)[0] in _RUNNERS or full.endswith(".Popen"):
+        return False
+    return type(args) is tuple and (not args or (len(args) == 1 and _is_plain(args[0])))
+
+
+def _is_plain(value: object) -> bool:
+    return type(value) in (bool, int, float) or (type(value) is str and len(value) <= _MAX_VALUE_LETTERS)
+
+
+_CLASS = re.compile(r"\._*[A-Z]\w*$", re.ASCII)
+_MAX_VALUE_LETTERS = 100
+_RUNNERS = frozenset(
+    {
+        *("IPython", "cloudpickle", "dill", "fabric", "jinja2", "joblib", "numpy", "pandas", "paramiko", "pexpect"),
+        *("plumbum", "psutil", "sh", "subprocess32"),
+    }
+)
+"""Libraries whose classes act, or read files, when they are made."""
+_TORCH_RUNS = re.compile(
+    r"torch\.(?:hub|package|classes|ops|multiprocessing|distributed\.(?:launch|run|elastic|rpc)"
+    r"|utils\.(?:cpp_extension|model_zoo|data\.datapipes|bottleneck|collect_env))(?:\..*)?"
+    r"|torch\.(?:\w+\.)*(?:load\w*|save|compile|CompilationUnit|exec\w*|import\w*|_?unsafe\w*)"
+    r"|numpy\.(?:\w+\.)*(?:load\w*|fromfile|memmap|genfromtxt|runstring)",
+    re.ASCII,
+)
+
+
+def is_of_torch(full: str) -> bool:
+    return full.startswith("torch.")
+
+
+def is_unsafe_reference(full: str) -> bool:
+    """Whether loading would reach into Python's own library beyond what the list allows, or into a part of PyTorch or
+    numpy that loads and runs things. Modules, optimizers and functions of PyTorch are neither unsafe nor foreign."""
+    return is_standard_library(full) or passes_through_code(full) or _TORCH_RUNS.fullmatch(full) is not None
+
+
 def is_standard_library(full: str) -> bool:
-    """Whether loading would reach into Python's own library, beyond the classes that the list allows."""
     return full.split(".", 1)[0] in _STANDARD_LIBRARY
 
 

@@ -19,7 +19,9 @@ from muster_agent.formats.torch_names import (
     STORAGE_DTYPES,
     full_name,
     is_allowed,
-    is_standard_library,
+    is_class_with_a_value,
+    is_of_torch,
+    is_unsafe_reference,
     may_be_called,
 )
 from muster_agent.formats.torch_values import Instance, StorageRef, TensorValue, named_tensors
@@ -73,7 +75,7 @@ def _read(data: bytes, offset: int, depth: int) -> tuple[TorchPickle, int]:
     machine = _TorchMachine(data, offset, depth)
     with without_collector(len(data) - offset):
         value = machine.run(TABLE)
-    read = TorchPickle(value, machine.storages, frozenset(machine.unsafe), frozenset(machine.custom))
+    read = TorchPickle(value, machine.storages, frozenset(machine.unsafe), frozenset(machine.custom - machine.unsafe))
     return read, machine.position
 
 
@@ -99,18 +101,22 @@ class _TorchMachine(Machine):
             self._note(self.unsafe, f"a name of {len(module) + len(name)} letters")
             return Symbol(_COMPUTED)
         full = full_name(module, name)
-        if not is_allowed(full):
-            self._note(self.unsafe if is_standard_library(full) else self.custom, full)
+        if is_allowed(full):
+            return Symbol(full)
+        if is_unsafe_reference(full):
+            self._note(self.unsafe, full)
+        elif not is_of_torch(full):
+            self._note(self.custom, full)
         return Symbol(full)
 
     def _note(self, names: set[str], name: str) -> None:
         if len(names) < MAX_NAMES:
             names.add(name[:200])
 
-    def _named(self, target: object) -> str:
+    def _named(self, target: object, args: object) -> str:
         """The name of what is called; noted as unsafe unless it may be called."""
         name = target.name if type(target) is Symbol else _COMPUTED
-        if not may_be_called(name):
+        if not may_be_called(name, args) and not is_class_with_a_value(name, args):
             self._note(self.unsafe, name)
         return name
 
@@ -121,10 +127,12 @@ class _TorchMachine(Machine):
 
     # -- objects -------------------------------------------------------------------------------------------------------
     def call(self, target: object, args: object) -> None:
-        self.stack.append(self._made(self._named(target), args))
+        self.stack.append(self._made(self._named(target, args), args))
 
     def _made(self, name: str, args: object) -> Any:
         values = args if type(args) is tuple else ()
+        if name == "builtins.type" and not may_be_called(name, args):
+            self._note(self.unsafe, name)
         make = _MAKERS.get(name)
         if make is not None and self.calling < MAX_CALLS_INSIDE_CALLS:
             self.calling += 1
@@ -168,7 +176,10 @@ class _TorchMachine(Machine):
 
     # -- state and items -----------------------------------------------------------------------------------------------
     def build(self, target: object, state: Any) -> None:
-        """Attributes of plain containers and tensors are let go: nothing of the checkpoint is in them."""
+        """Attributes of plain containers and tensors are let go: nothing of the checkpoint is in them. To set those of
+        a class or a function itself changes it for all that is loaded later."""
+        if type(target) is Symbol:
+            self._note(self.unsafe, f"an attribute of {target.name}")
         if isinstance(target, Record):
             target.state = self.attributes(state)
 
@@ -239,7 +250,7 @@ def _first(_machine: _TorchMachine, args: tuple[Any, ...]) -> Any:
 
 def _of_type(machine: _TorchMachine, args: tuple[Any, ...]) -> Any:
     """A tensor of a sub-class: args are the function that makes it, the class, the function's arguments, the state."""
-    made = machine._made(machine._named(args[0]), args[2])
+    made = machine._made(machine._named(args[0], args[2]), args[2])
     if type(made) is Instance:
         made.state = machine.attributes(args[3]) if len(args) > 3 else None
     return made
