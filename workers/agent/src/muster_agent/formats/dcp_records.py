@@ -15,11 +15,13 @@ from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.names import step_of_name
 from muster_agent.formats.torch_record import ZIP_MAGIC, tensor_bytes
 from muster_agent.formats.tree import Opened
+from muster_agent.formats.zip_directory import END_BYTES, END_MAGIC, ZipRefused, read_archive
 
 _T = TypeVar("_T")
 FILES_LOOKED_AT = 16
 HEADS_PER_FILE = 8
 """Record heads looked at per file: the first, the last and some between. A foreign file fails at the first of them."""
+_MAX_LISTED = 100
 _STEP_NAMES = ("train_state.step", "train_state.global_step")
 _WEAK_STEP_NAMES = ("step", "global_step", "iteration")
 """Believed only where the folder's name gives no step: a tensor of such a name may count something else."""
@@ -27,8 +29,10 @@ _INTEGER_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "int16": 2}
 
 
 def record_findings(folder: Folder, plan: Plan, *, every_file: bool) -> list[Finding]:
-    """Records that do not begin as `torch.save` begins them, and files that could not be opened. Of more than
-    FILES_LOOKED_AT files only a spread is opened, unless `every_file`: opening each costs more than listing it."""
+    """Records that do not begin or end as `torch.save` begins and ends them, and files that could not be opened. Of
+    more than FILES_LOOKED_AT files only a spread is opened, and of their records some, unless `every_file`: opening
+    each costs more than listing it. Of a file with a hole every record is looked at, since a hole is how a write that
+    never reached the storage shows."""
     by_file: dict[str, list[Stored]] = defaultdict(list)
     for record in plan.records:
         by_file[record.file].append(record)
@@ -40,9 +44,10 @@ def record_findings(folder: Folder, plan: Plan, *, every_file: bool) -> list[Fin
         fits = max(item.offset + item.length for item in by_file[name]) == folder.files[name].size_bytes
         try:
             with folder.open(name) as opened:
+                holes = _hole_findings(opened, name)
                 if fits and not plan.raw_records:
-                    found.extend(_head_findings(opened, name, records))
-                found.extend(_hole_findings(opened, name))
+                    found.extend(_zip_findings(opened, name, records, every_record=every_file or bool(holes)))
+                found.extend(holes)
         except OSError as error:
             detail = f"{name} could not be read: {error.strerror}"
             found.append(finding(trouble(error, os.path.join(folder.path, name)).code, path=name, detail=detail))
@@ -68,13 +73,38 @@ def _bare_lengths(plan: Plan) -> set[Stored]:
     return bare
 
 
-def _head_findings(opened: Opened, name: str, records: list[Stored]) -> list[Finding]:
-    for record in spread([item for item in records if not item.transformed and item.length], HEADS_PER_FILE):
-        if opened.pread(4, record.offset) != ZIP_MAGIC:
-            detail = f"the record at byte {record.offset} of {name} does not begin as a record does"
-            end = record.offset + record.length
-            return [finding("metadata_unreadable", path=name, detail=detail, begin_byte=record.offset, end_byte=end)]
+def _zip_findings(opened: Opened, name: str, records: list[Stored], *, every_record: bool) -> list[Finding]:
+    """Records that are not the zips that `torch.save` writes. Raises OSError."""
+    zips = [item for item in records if not item.transformed and item.length]
+    if every_record:
+        faults = ((item, _fault_of(opened, item)) for item in zips)
+        return [_record_finding(name, item, fault) for item, fault in faults if fault][:_MAX_LISTED]
+    for item in spread(zips, HEADS_PER_FILE):
+        if opened.pread(4, item.offset) != ZIP_MAGIC:
+            return [_record_finding(name, item, _BEGIN_FAULT)]
+    last = zips[-1] if zips else None
+    if last is not None and opened.pread(4, last.offset + last.length - END_BYTES) != END_MAGIC:
+        return [_record_finding(name, last, _END_FAULT)]
     return []
+
+
+_BEGIN_FAULT = "does not begin as a record does"
+_END_FAULT = "does not end as a record does: its directory is gone"
+
+
+def _fault_of(opened: Opened, record: Stored) -> str | None:
+    if opened.pread(4, record.offset) != ZIP_MAGIC:
+        return _BEGIN_FAULT
+    try:
+        return None if read_archive(opened, record.offset, record.offset + record.length) else _END_FAULT
+    except ZipRefused as refused:
+        return f"cannot be read: {refused.detail}"
+
+
+def _record_finding(name: str, record: Stored, fault: str) -> Finding:
+    begin, end = record.offset, record.offset + record.length
+    detail = f"the record at byte {begin} of {name} {fault}"
+    return finding("metadata_unreadable", path=name, detail=detail, begin_byte=begin, end_byte=end)
 
 
 def spread(items: list[_T], count: int) -> list[_T]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from muster_agent.formats import integrity
@@ -15,10 +15,22 @@ from muster_agent.formats.codes import finding
 from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.recorded import Open, RecordedSum, Source
 from muster_agent.formats.tree import Opened
-from muster_agent.formats.zip_directory import Archive, Member, ZipRefused, payload_begin, read_archive
+from muster_agent.formats.zip_directory import (
+    END_BYTES,
+    END_MAGIC,
+    LOCAL_MAGIC,
+    Archive,
+    Member,
+    ZipRefused,
+    payload_begin,
+    read_archive,
+)
 
 _MAX_LISTED = 100
 _BLOCK_BYTES = 4 * 1024 * 1024
+_SEARCH_BYTES = 1024 * 1024
+_MAX_REFUSALS = 1000
+"""After so many zips of one file that cannot be read, what lies before them is not searched for."""
 
 
 class Hasher(Protocol):
@@ -116,21 +128,43 @@ def crc_findings(folder: Folder, name: str) -> list[Finding]:
 
 
 # -- zip ---------------------------------------------------------------------------------------------------------------
-def zip_sums(opened: Opened) -> list[RecordedSum]:
-    """The sums of all zips that lie one behind the other at the end of a file: one in a file of torch.save, one per
-    record in a file of DCP. Compressed members are left out. Raises OSError."""
+def zip_sums(opened: Opened, ranges: Mapping[int, int] | None = None) -> list[RecordedSum]:
+    """The sums of all zips that lie one behind the other in a file: one in a file of torch.save, one per record in a
+    file of DCP. `ranges` gives the begins, by their ends, of ranges that may be no zips. A zip that cannot be read
+    hides none of those before it. Compressed members are left out. Raises OSError."""
     sums: list[RecordedSum] = []
-    end = opened.size_bytes
+    end, refusals = opened.size_bytes, 0
+    is_zip = opened.pread(len(LOCAL_MAGIC), 0) == LOCAL_MAGIC
     while end > 0:
-        try:
-            archive = read_archive(opened, 0, end)
-        except ZipRefused:
-            break
-        if archive is None:
-            break
-        sums.extend(_archive_sums(opened, archive))
-        end = archive.begin if archive.begin < end else 0
+        archive = _archive_at(opened, end)
+        if archive is not None:
+            sums.extend(_archive_sums(opened, archive))
+            end = archive.begin if archive.begin < end else 0
+            continue
+        begin = (ranges or {}).get(end)
+        refusals += begin is None
+        searched = begin is None and is_zip and refusals <= _MAX_REFUSALS
+        end = begin if begin is not None else _end_before(opened, end) if searched else 0
     return sums
+
+
+def _archive_at(opened: Opened, end: int) -> Archive | None:
+    try:
+        return read_archive(opened, 0, end)
+    except ZipRefused:
+        return None
+
+
+def _end_before(opened: Opened, end: int) -> int:
+    """Where the last end record of a zip ends that ends before `end`; 0 where there is none."""
+    limit = end - END_BYTES
+    while limit > 0:
+        begin = max(limit - _SEARCH_BYTES, 0)
+        at = opened.pread(limit - begin + len(END_MAGIC) - 1, begin).rfind(END_MAGIC)
+        if at >= 0:
+            return begin + at + END_BYTES
+        limit = begin
+    return 0
 
 
 def _archive_sums(opened: Opened, archive: Archive) -> Iterable[RecordedSum]:
@@ -151,11 +185,16 @@ def _member_sum(member: Member, begin: int) -> RecordedSum:
 
 def _zips(shard_map: ShardMap, open_shard: Open) -> dict[str, list[RecordedSum]]:
     found = {}
+    ranges: dict[str, dict[int, int]] = {}
+    for tensor in shard_map.tensors:
+        if tensor.length_bytes:
+            ends = ranges.setdefault(tensor.shard, {})
+            ends[tensor.offset_bytes + tensor.length_bytes] = tensor.offset_bytes
     for shard in shard_map.shards:
         if shard.size_bytes:
             try:
                 with open_shard(shard.path) as opened:
-                    found[shard.path] = zip_sums(opened)
+                    found[shard.path] = zip_sums(opened, ranges.get(shard.path))
             except OSError:
                 continue
     return found

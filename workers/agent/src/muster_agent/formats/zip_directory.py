@@ -22,6 +22,7 @@ MAX_DIRECTORY_BYTES = 64 * 1024 * 1024
 """Some 800,000 members."""
 _MAX_COMMENT_BYTES = 0xFFFF
 _END = struct.Struct("<4s4xHHLLH")
+END_BYTES = _END.size
 _LOCATOR = struct.Struct("<4s4xQ4x")
 _END64 = struct.Struct("<4s28xQQQ")
 _ENTRY = struct.Struct("<4s4xHH4xLLLHHH8xL")

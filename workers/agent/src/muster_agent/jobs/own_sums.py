@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from muster_agent.formats.base import Finding
+from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.folder import POSIX
 from muster_agent.formats.own_checks import SumChecker, recorded_sums
@@ -18,7 +18,7 @@ from muster_agent.manifest.model import CHUNK_BYTES
 
 class OwnSums(msgspec.Struct, frozen=True, kw_only=True):
     """`checked_bytes` of `total_bytes` carry check sums; `findings` are those ranges whose bytes differ from them, and
-    files that could not be read."""
+    files that could not be read or are damaged by their own metadata."""
 
     checked_bytes: int
     total_bytes: int
@@ -47,10 +47,11 @@ def check_own_sums(path: str, *, control: JobControl | None = None, threads: int
         chunk_bytes=CHUNK_BYTES,
         threads=threads,
     )
+    seen = [found for found in shard_map.findings if found.severity is Severity.DAMAGE]
     differences = [found for checker in checkers for found in checker.findings]
     return OwnSums(
         checked_bytes=sum(checker.checked_bytes for checker in checkers),
         total_bytes=sum(shard.size_bytes or 0 for shard in present),
         seconds=time.monotonic() - began,
-        findings=(*read_failures(shards, totals), *differences),
+        findings=(*seen, *read_failures(shards, totals), *differences),
     )
