@@ -299,12 +299,23 @@ def test_a_trainer_checkpoint_without_its_state_file_is_passed_over(run: Path) -
 
 # -- two trainings in one folder, and one step twice -------------------------------------------------------------------
 def test_a_second_run_in_the_folder_is_told_apart_and_never_crossed_silently(run: Path) -> None:
-    for step, hours in ((500, 30), (600, 29), (700, 28), (100, 1)):
+    for step, hours in ((500, 30), (600, 29), (700, 28), (100, 3), (200, 2), (300, 1)):
         save(run, f"checkpoint-{step}", hours_ago=hours)
     answer = ask(run)
-    assert (answer["step"], [one["step"] for one in answer["skipped"]]) == (100, [700])
+    assert (answer["step"], [one["step"] for one in answer["skipped"]]) == (300, [700, 600, 500])
     assert "two histories of training" in said(run) and "--step" in said(run)
     assert ask(run, "--step", 700)["step"] == 700
+    told = {name for name, one in inventory(run).items() if one["findings"][-1]["code"] == "second_lineage"}
+    assert told == {"checkpoint-500", "checkpoint-600", "checkpoint-700", "checkpoint-100"}
+
+
+def test_one_old_step_put_back_in_place_takes_nothing_from_the_highest(run: Path) -> None:
+    for step, hours in ((100, 50), (200, 40), (300, 30)):
+        save(run, f"checkpoint-{step}", hours_ago=hours)
+    later = time.time() - 3600
+    for file in (run / "checkpoint-100").iterdir():
+        os.utime(file, (later, later))
+    assert ask(run)["step"] == 300 and "second_lineage" in said(run) and "--step" in said(run)
     assert {one["findings"][-1]["code"] for one in inventory(run).values()} == {"second_lineage"}
 
 

@@ -83,9 +83,17 @@ def test_files_with_one_name_are_all_counted() -> None:
 
 # -- two histories -----------------------------------------------------------------------------------------------------
 def test_steps_that_go_back_while_time_goes_on_are_two_histories() -> None:
-    run = [made(500, hours_ago=30), made(600, hours_ago=29), made(700, hours_ago=28), made(100, hours_ago=1)]
-    assert codes(run) == {name: ["second_lineage"] for name in ("step-500", "step-600", "step-700", "step-100")}
+    run = [made(500, hours_ago=30), made(600, hours_ago=29), made(700, hours_ago=28)]
+    run += [made(100, hours_ago=2), made(200, hours_ago=1)]
+    told = ("step-500", "step-600", "step-700", "step-100")
+    assert codes(run) == {"step-200": []} | {name: ["second_lineage"] for name in told}
     assert "step 100 was saved" in detail(run, "step-700") and "older one: 500, 600, 700" in detail(run, "step-100")
+
+
+def test_one_lower_step_saved_later_is_a_doubt_and_no_history() -> None:
+    run = [made(600, hours_ago=29), made(700, hours_ago=28), made(100, hours_ago=1)]
+    assert codes(run) == {name: ["second_lineage"] for name in ("step-600", "step-700", "step-100")}
+    assert "highest step counts" in detail(run, "step-700") and "--step" in detail(run, "step-700")
 
 
 def test_a_checkpoint_of_unknown_step_is_in_no_history() -> None:

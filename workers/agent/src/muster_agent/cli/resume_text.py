@@ -21,7 +21,7 @@ _SOURCES = {
     "disk+server": "the files on disk, and what the server knows of them",
 }
 UNREAD = STATUS_REASONS[Status.UNREADABLE]
-_ABOUT_THE_CHOICE = frozenset({"step_mismatch", "duplicate_step", "state_shrank"})
+_ABOUT_THE_CHOICE = frozenset({"step_mismatch", "duplicate_step", "state_shrank", "second_lineage"})
 
 
 def decision_lines(decision: ResumeDecision, path: str) -> Iterator[str]:

@@ -6,8 +6,10 @@ import os
 import resource
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import NamedTuple
 
 from muster_agent.decide.model import Pointer
@@ -150,15 +152,24 @@ class Reading:
         """Newest named step first, and in each folder no older step once one was enough, except those that a pointer
         names, and those that changed since then: a name may be older than the state inside, and a second history may
         have begun. Names without a step come first, since they may hold any."""
-        settled: dict[str, tuple[int, Task]] = {}
+        settled: dict[str, tuple[int, int | None]] = {}
+        passed: dict[str, list[Task]] = defaultdict(list)
+        mixed: set[str] = set()
         for task in sorted(tasks, key=lambda one: (one.step is not None, -(one.step or 0))):
-            step, newer = settled.get(task.parent, (0, task))
-            if task.step is not None and task.step < step and not _may_matter(task, newer, pointers):
-                continue
+            step, saved_ns = settled.get(task.parent, (0, None))
+            if task.step is not None and task.step < step and task.parent not in mixed:
+                if _changed_since(task.path, saved_ns):
+                    mixed.add(task.parent)
+                elif not _is_named(task, pointers):
+                    passed[task.parent].append(task)
+                    continue
             found = self.read(task)
             yield from _present(found)
             if found is not None and (found.step or 0) >= step and found.step is not None and enough(found, pointers):
-                settled[task.parent] = (found.step, task)
+                settled[task.parent] = (found.step, found.middle_mtime_ns)
+        # Histories are told apart by all that lies in a folder.
+        for task in (task for parent in sorted(mixed) for task in passed[parent]):
+            yield from _present(self.read(task))
 
     def rest(self) -> Iterator[ShardMap]:
         """What child processes read beside the others."""
@@ -269,25 +280,27 @@ class Reading:
             time.sleep(min(left, POLL_SECONDS))
 
 
-def _may_matter(task: Task, newer: Task, pointers: Sequence[Pointer]) -> bool:
+def _is_named(task: Task, pointers: Sequence[Pointer]) -> bool:
     name = os.path.basename(task.path)
-    for pointer in pointers:
-        if os.path.dirname(pointer.path) == task.parent and _is_meant(task, name, pointer):
-            return True
-    changed, settled = _changed_ns(task.path), _changed_ns(newer.path)
-    return changed is not None and settled is not None and changed >= settled
+    beside = (pointer for pointer in pointers if os.path.dirname(pointer.path) == task.parent)
+    return any(name == one.target or (one.step is not None and task.step == one.step) for one in beside)
 
 
-def _is_meant(task: Task, name: str, pointer: Pointer) -> bool:
-    return name == pointer.target or (pointer.step is not None and task.step == pointer.step)
-
-
-def _changed_ns(path: str) -> int | None:
-    """When the folder, or the file, last changed; for a folder that is when its last file got its name."""
+def _changed_since(path: str, saved_ns: int | None) -> bool:
+    """Whether the folder or file, or one of the first files in it, changed after that: a save into a folder that was
+    there before leaves the folder's own time as it is."""
+    if saved_ns is None:
+        return False
     try:
-        return os.stat(path).st_mtime_ns
+        if os.stat(path).st_mtime_ns >= saved_ns:
+            return True
+        with os.scandir(path) as entries:
+            return any(entry.stat().st_mtime_ns >= saved_ns for entry in islice(entries, _LOOKED_AT))
     except OSError:
-        return None
+        return False
+
+
+_LOOKED_AT = 64
 
 
 def _present(found: ShardMap | None) -> Sequence[ShardMap]:

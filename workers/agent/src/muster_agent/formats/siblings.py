@@ -115,9 +115,11 @@ def _second_lineages(beside: Sequence[ShardMap]) -> Found:
         if one.step is not None and middle_ns is not None and names_a_step(os.path.basename(one.path)):
             groups[one.format].append(SavePoint(one.path, one.step, middle_ns / 1e9, one.total_bytes))
     for points in groups.values():
-        *older, current = lineages(points)
+        found = lineages(points)
+        *older, current = found.certain
         for history in older:
             yield from _told_apart(history, current)
+        yield from _doubted(found.doubtful, current)
 
 
 def _told_apart(history: Sequence[SavePoint], current: Sequence[SavePoint]) -> Found:
@@ -133,6 +135,22 @@ def _told_apart(history: Sequence[SavePoint], current: Sequence[SavePoint]) -> F
         steps = _some([str(point.step) for point in stale])
         detail = f"this is the history saved last; beside it lie steps of an older one: {steps}"
         yield first.path, finding("second_lineage", path=first.path, detail=detail)
+
+
+def _doubted(doubtful: Sequence[SavePoint], current: Sequence[SavePoint]) -> Found:
+    """Said of the higher steps, which stay the ones to go on from, and of the lower ones."""
+    higher = [point for point in current if any(other.step < point.step for other in doubtful)]
+    for point in higher:
+        steps = _some([str(other.step) for other in doubtful if other.step < point.step])
+        yield point.path, finding("second_lineage", path=point.path, detail=f"saved before {steps}: {_UNDECIDED}")
+    for point in doubtful if higher else ():
+        yield point.path, finding("second_lineage", path=point.path, detail=f"saved after higher steps: {_UNDECIDED}")
+
+
+_UNDECIDED = (
+    "that may be a copy, a step put back, or a second training that began lower; the highest step counts, "
+    "and --step chooses another"
+)
 
 
 # -- a step that holds less --------------------------------------------------------------------------------------------
