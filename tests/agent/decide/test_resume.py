@@ -255,3 +255,17 @@ def test_no_framework_takes_a_name_that_is_not_final() -> None:
     running = one(400, path="/run/400.orbax-checkpoint-tmp", format="orbax", status="in_progress")
     found = ask(one(300, path="/run/300", format="orbax", must_match=()), running)
     assert found.pointer_choice is not None and (found.pointer_choice.step, found.pointer_choice.is_same) == (300, True)
+
+
+def test_the_trainer_goes_by_the_number_in_the_name_whatever_the_state_inside_says() -> None:
+    inside = one(400, path="/run/checkpoint-500", format="hf_trainer")
+    choice = ask(inside, one(450, path="/run/checkpoint-450", format="hf_trainer")).pointer_choice
+    assert choice is not None and (choice.path, choice.is_same) == ("/run/checkpoint-500", False)
+
+
+@pytest.mark.parametrize("name", ["last-checkpoint", "checkpoint-200 (1)", "checkpoint-best-200"])
+def test_the_trainer_does_not_look_at_other_names_than_its_own(name: str) -> None:
+    other = one(200, path=f"/run/{name}", format="hf_trainer")
+    choice = ask(other, one(100, path="/run/checkpoint-100", format="hf_trainer")).pointer_choice
+    assert choice is not None and choice.path == "/run/checkpoint-100"
+    assert ask(other).pointer_choice is None

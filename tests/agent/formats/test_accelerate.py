@@ -148,3 +148,16 @@ def test_the_tag_of_deepspeed_inside_decides_too(tmp_path: Path) -> None:
     assert (found.format, found.status, found.resumable, found.dp) == ("accelerate", Status.COMPLETE, True, 2)
     (folder / "pytorch_model" / "mp_rank_00_model_states.pt").unlink()
     assert read(folder).status is Status.INCOMPLETE
+
+
+def test_another_tag_than_accelerates_own_is_only_found_by_latest(tmp_path: Path) -> None:
+    files = {name: value for name, value in saved(2).items() if name not in ("model.safetensors", "optimizer.bin")}
+    folder = write(tmp_path / "checkpoint_0", files)
+    shutil.copytree(DATA / "deepspeed/zero1-bf16/global_step4", folder / "global_step4")
+    (folder / "latest").write_text("global_step40")
+    found = read(folder)
+    assert not found.resumable and "pointer_dangling" in {code for code, _ in alarms(found)}
+    (folder / "latest").unlink()
+    assert not read(folder).resumable
+    (folder / "global_step4").rename(folder / "pytorch_model")
+    assert read(folder).resumable

@@ -298,3 +298,53 @@ def test_the_tag_of_deepspeed_inside_decides_too(tmp_path: Path) -> None:
     (folder / "global_step4" / lost).unlink()
     found = read(folder)
     assert (found.status, alarms(found)) == (Status.INCOMPLETE, [("shard_missing", f"global_step4/{lost}")])
+
+
+def with_deepspeed(root: Path) -> Path:
+    files = {name: value for name, value in saved(4).items() if name in ("config.json", "trainer_state.json")}
+    files |= {f"rng_state_{rank}.pth": {"python": rank} for rank in range(2)}
+    folder = write(root / "checkpoint-4", files)
+    shutil.copytree(DATA / "deepspeed/zero1-bf16/global_step4", folder / "global_step4")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [(None, "pointer_missing"), ("", "pointer_dangling"), ("global_step400", "pointer_dangling")]
+)
+def test_a_tag_of_deepspeed_that_latest_does_not_name_is_not_loaded(
+    tmp_path: Path, text: str | None, code: str
+) -> None:
+    folder = with_deepspeed(tmp_path)
+    if text is not None:
+        (folder / "latest").write_text(text)
+    found = read(folder)
+    assert (found.status, found.resumable, [one for one, _ in alarms(found)]) == (Status.COMPLETE, False, [code])
+    assert "latest" in found.not_resumable_reasons[0]
+
+
+def test_a_damaged_single_file_beside_an_index_is_read_first_and_damages_the_checkpoint(tmp_path: Path) -> None:
+    folder = copy_sample(SINGLE, tmp_path)
+    single = (folder / "model.safetensors").read_bytes()
+    for file in (DATA / "huggingface/save_pretrained-sharded").iterdir():
+        shutil.copyfile(file, folder / file.name)
+    (folder / "model.safetensors").write_bytes(single)
+    assert read(folder).resumable
+    (folder / "model.safetensors").write_bytes(single[:30])
+    found = read(folder)
+    assert (found.status, found.resumable) == (Status.CORRUPT, False)
+    assert "model.safetensors" in {path for _, path in alarms(found)}
+
+
+def test_adapters_with_names_of_their_own_are_weights(tmp_path: Path) -> None:
+    folder = write(tmp_path / "checkpoint-20", saved(20))
+    (folder / "model.safetensors").unlink()
+    for name in ("policy", "reference"):
+        adapter = {"adapter_model.safetensors": safetensors_bytes({"w": b"1234"}), "adapter_config.json": "{}"}
+        write(folder / name, adapter)
+    found = read(folder)
+    assert (found.status, found.resumable) == (Status.COMPLETE, True) and not alarms(found)
+    assert [one.step for one in inventory(tmp_path, grace_seconds=0).checkpoints] == [20]
+    (folder / "reference" / "adapter_model.safetensors").unlink()
+    found = read(folder)
+    assert (found.status, found.resumable) == (Status.INCOMPLETE, False)
+    assert alarms(found) == [("shard_missing", "reference/adapter_model.safetensors")]

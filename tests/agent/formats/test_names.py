@@ -128,7 +128,17 @@ def test_what_was_set_aside_says_so_in_its_name(name: str) -> None:
     assert is_set_aside(name) and step_of_name(name) is None
 
 
-@pytest.mark.parametrize("name", ["step-100", "gold", "checkpoint-5", "threshold", "robot-copycat"])
+@pytest.mark.parametrize(
+    "name",
+    ["Copy of checkpoint-100", "checkpoint-100 (1)", "checkpoint-100 - Copy", "checkpoint-100 copy 2", "step_5 (2).pt"],
+)
+def test_second_copies_as_desktops_name_them_are_set_aside(name: str) -> None:
+    assert is_set_aside(name) and step_of_name(name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["step-100", "my run 100", "step-5-copying", "gold", "checkpoint-5", "threshold", "robot-copycat"]
+)
 def test_ordinary_names_are_not_taken_for_set_aside(name: str) -> None:
     assert not is_set_aside(name)
 

@@ -73,6 +73,15 @@ def test_what_a_text_says_is_a_name_or_a_number_beside_it(
     assert (pointer.step, pointer.target, pointer.problem) == (step, target, None)
 
 
+@pytest.mark.parametrize("text", ["iter_0000200", "/old/host/iter_0000200"])
+def test_a_tracker_that_holds_a_name_for_a_number_stops_megatron(tmp_path: Path, text: str) -> None:
+    (tmp_path / "iter_0000200").mkdir()
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text(text)
+    pointer, found = told(tmp_path, "latest_checkpointed_iteration.txt")
+    assert found is not None and found.code == "pointer_unreadable" and "Megatron" in found.detail
+    assert pointer is not None and (pointer.step, pointer.binding) == (200, True) and pointer.problem == found.detail
+
+
 def test_a_copy_or_a_folder_with_a_pointers_name_is_none(tmp_path: Path) -> None:
     (tmp_path / "last.ckpt").write_bytes(b"x")
     (tmp_path / "latest").mkdir()

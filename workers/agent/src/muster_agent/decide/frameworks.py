@@ -123,11 +123,26 @@ def framework_choice(
         reason = f"{missing.pointer} is not there: {missing.without_it}"
         return PointerChoice(rule=missing.pointer, path=None, step=None, is_same=chosen is None, reason=reason)
     named = [one for one in candidates if not is_temporary(os.path.basename(one.path))]
-    numbered = [one for one in named if one.step is not None and one.format in HIGHEST_NUMBER]
+    numbered = [(number, one) for one in named if (number := _own_number(one)) is not None]
     if not numbered:
         return None
-    highest = max(numbered, key=lambda one: (one.step or 0, one.path))
+    _, highest = max(numbered, key=lambda item: (item[0], item[1].path))
     return _choice(HIGHEST_NUMBER[highest.format], highest, chosen, against)
+
+
+def _own_number(one: Candidate) -> int | None:
+    """The number by which a framework that has no pointer compares the checkpoint; None where it sees none in it."""
+    name_pattern = _OWN_NAMES.get(one.format)
+    if one.format not in HIGHEST_NUMBER or (name_pattern and not name_pattern.fullmatch(os.path.basename(one.path))):
+        return None
+    return number_of(one.path, one.step)
+
+
+_OWN_NAMES = {
+    "hf_trainer": re.compile(r"checkpoint-\d+", re.ASCII),
+    "torchtitan": re.compile(r"step-\d+", re.ASCII),
+}
+"""Other names these frameworks do not look at."""
 
 
 def missing_pointer(candidates: Sequence[Candidate]) -> AlwaysWritten | None:

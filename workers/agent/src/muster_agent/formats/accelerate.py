@@ -19,7 +19,7 @@ from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.hf_configuration import configuration_findings
 from muster_agent.formats.hf_state import add_fsdp, add_state_files, fsdp_folders, torch_names
-from muster_agent.formats.hf_trainer import chosen_tag, copy_layout
+from muster_agent.formats.hf_trainer import chosen_tag, copy_layout, note_unfollowed_latest
 from muster_agent.formats.hf_weights import add_weights, is_weight_name
 from muster_agent.formats.names import is_temporary
 from muster_agent.formats.nested import read_nested
@@ -32,6 +32,8 @@ FORMAT = "accelerate"
 _COUNTED = re.compile(r"checkpoint_(\d{1,9})", re.ASCII)
 _RANDOM = re.compile(r"random_states_(\d{1,6})\.pkl", re.ASCII)
 _RANK_MODEL = re.compile(r"(pytorch_model_fsdp_\d{1,4}|optimizer_\d{1,4})_rank(\d{1,6})\.bin", re.ASCII)
+_OWN_TAG = re.compile(r"pytorch_model(?:_\d{1,4})?", re.ASCII)
+"""Accelerate asks DeepSpeed for its own tag by name, so that it needs no `latest`."""
 _MAX_RANKS = 100_000
 _MAX_LISTED = 200
 
@@ -62,6 +64,8 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     if tags:
         inner = read_nested(draft, folder, chosen_tag(folder, tags), deepspeed.read, with_tensors=with_tensors)
         copy_layout(draft, inner)
+        if not any(map(_OWN_TAG.fullmatch, tags)):
+            note_unfollowed_latest(draft, folder, tags)
     _add_models(draft, folder, tags, with_tensors=with_tensors)
     names = folder.files.keys() | folder.blocked
     by_rank = {name for name in names if _RANK_MODEL.fullmatch(name)}

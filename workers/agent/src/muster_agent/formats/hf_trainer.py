@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.hf_configuration import CONFIGURATION_NAMES, configuration_findings
 from muster_agent.formats.hf_state import add_fsdp, add_state_files, fsdp_folders, torch_names
 from muster_agent.formats.hf_weights import add_weights, is_weight_name
+from muster_agent.formats.names import is_temporary
 from muster_agent.formats.nested import read_nested
 from muster_agent.formats.pickle_machine import Record
 from muster_agent.formats.safetensors import add_absent, metadata_entry, other_files
@@ -37,6 +38,7 @@ _MAX_RANKS = 100_000
 _MAX_LISTED = 20
 _OPTIMIZER_NAMES = ("optimizer.pt", "optimizer.bin")
 _SCHEDULER_NAME = "scheduler.pt"
+_ADAPTER_CONFIGURATION = "adapter_config.json"
 _MARKS = {STATE_NAME, ARGUMENTS_NAME, "optimizer.pt"}
 
 
@@ -68,6 +70,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     used = add_weights(draft, folder, with_tensors=with_tensors)
     fsdp_ranks = add_fsdp(draft, folder, with_tensors=with_tensors)
     _add_deepspeed(draft, folder, with_tensors=with_tensors)
+    _add_named_adapters(draft, folder, with_tensors=with_tensors)
     states = add_state_files(draft, folder, torch_names(folder, used), with_tensors=with_tensors)
     arguments = _arguments(states)
     if not used and not fsdp_ranks and not _holds(draft, Role.MODEL):
@@ -88,7 +91,7 @@ def _holds(draft: Draft, role: Role) -> bool:
 
 
 def _note_no_weights(draft: Draft, folder: Folder) -> None:
-    is_adapter = "adapter_config.json" in folder.files
+    is_adapter = _ADAPTER_CONFIGURATION in folder.files
     name = "adapter_model.safetensors" if is_adapter else "model.safetensors"
     add_absent(draft, folder, name, f"there are no weights in any form, neither {name} nor another")
 
@@ -223,6 +226,29 @@ def _deepspeed_folders(folder: Folder) -> list[str]:
     return [name for name in folder.folders if name not in fsdp and deepspeed.claims(folder.sub(name))]
 
 
+def _add_named_adapters(draft: Draft, folder: Folder, *, with_tensors: bool) -> None:
+    """PEFT saves each adapter but the one called `default` into a folder of its name."""
+    taken = {name for name, _ in fsdp_folders(folder)}
+    for name in folder.folders:
+        if name not in taken and not is_temporary(name) and _is_adapter(folder.sub(name)):
+            read_nested(draft, folder, name, _read_adapter, with_tensors=with_tensors)
+
+
+def _is_adapter(folder: Folder) -> bool:
+    names = folder.files.keys() | folder.blocked
+    return _ADAPTER_CONFIGURATION in names or any(
+        name.startswith("adapter_") and is_weight_name(name) for name in names
+    )
+
+
+def _read_adapter(folder: Folder, with_tensors: bool) -> Draft:
+    draft = Draft(FORMAT)
+    if not add_weights(draft, folder, with_tensors=with_tensors):
+        add_absent(draft, folder, "adapter_model.safetensors", "the adapter's weights are not beside its configuration")
+    draft.shards.extend(other_files(folder, {shard.path for shard in draft.shards}))
+    return draft
+
+
 def _is_inside_deepspeed(draft: Draft) -> bool:
     return draft.must_match != ()
 
@@ -235,6 +261,7 @@ def _add_deepspeed(draft: Draft, folder: Folder, *, with_tensors: bool) -> None:
     chosen = chosen_tag(folder, names)
     inner = read_nested(draft, folder, chosen, deepspeed.read, with_tensors=with_tensors)
     copy_layout(draft, inner)
+    note_unfollowed_latest(draft, folder, names)
     for name in _others(names, chosen):
         detail = f"{name} is of another save into this folder: `latest` names {chosen}"
         draft.findings.append(finding("shard_orphaned", path=name, detail=detail))
@@ -246,11 +273,39 @@ def _others(names: Iterable[str], chosen: str) -> list[str]:
 
 def chosen_tag(folder: Folder, names: list[str]) -> str:
     """The one of DeepSpeed's folders that its `latest` names; the last one where it names none of them."""
-    try:
-        text = folder.read("latest", 4096).decode("utf-8", "replace").strip() if "latest" in folder.files else ""
-    except OSError:
-        text = ""
+    text = _tag_in_latest(folder)
     return text if text in names else max(names, key=lambda name: (len(name), name))
+
+
+_LATEST = "latest"
+
+
+def _tag_in_latest(folder: Folder) -> str | None:
+    """None where it is not there or cannot be read."""
+    try:
+        return folder.read(_LATEST, 4096).decode("utf-8", "replace").strip() if _LATEST in folder.files else None
+    except OSError:
+        return None
+
+
+def note_unfollowed_latest(draft: Draft, folder: Folder, names: Collection[str]) -> None:
+    """DeepSpeed is asked for no tag here, so it loads what `latest` names, and without that nothing."""
+    is_converted = all(name.endswith("_universal") for name in names)
+    if _LATEST in folder.blocked or not folder.listed or is_converted:
+        return
+    path = os.path.join(folder.path, _LATEST)
+    if _LATEST not in folder.files:
+        detail = f"there is no {_LATEST} beside {max(names)}: DeepSpeed finds no tag to load"
+        draft.findings.append(finding("pointer_missing", path=path, detail=detail, severity=Severity.WARNING))
+    else:
+        tag = _tag_in_latest(folder)
+        if tag is None or tag in names:
+            return
+        gone = "holds nothing of DeepSpeed" if tag in folder.folders else "is not there"
+        said = f"names {tag[:100]!r}, which {gone}" if tag else "is empty"
+        detail = f"{_LATEST} {said}; here lies {max(names)}"
+        draft.findings.append(finding("pointer_dangling", path=path, detail=detail, severity=Severity.WARNING))
+    draft.not_resumable_reasons.append(f"DeepSpeed loads the folder that {_LATEST} names: {detail}")
 
 
 def copy_layout(draft: Draft, inner: Draft) -> None:

@@ -88,9 +88,13 @@ _SET_ASIDE = re.compile(
 )
 
 
+_COPIED = re.compile(r"copy of .*|.* \(\d{1,4}\)(?:\.[a-z]+)?|.* (?:- )?copy(?: \d{1,4})?(?:\.[a-z]+)?", re.DOTALL)
+"""As desktops and browsers name a second copy: `Copy of step-5`, `step-5 (1)`, `step-5 - Copy`, `step-5 copy 2`."""
+
+
 def is_set_aside(name: str) -> bool:
     """Whether somebody named it so that it is not taken for a step: `step-100.backup`, `checkpoint-5_old`."""
-    return _SET_ASIDE.fullmatch(name.lower()) is not None
+    return _SET_ASIDE.fullmatch(name.lower()) is not None or _COPIED.fullmatch(name.lower()) is not None
 
 
 def names_a_step(name: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from muster_agent.decide.frameworks import BINDING_NAMES, BRIDGE_TRACKER
+from muster_agent.decide.frameworks import BINDING_NAMES, BRIDGE_TRACKER, MEGATRON_TRACKER
 from muster_agent.decide.model import Pointer
 from muster_agent.formats import torch_archive
 from muster_agent.formats.base import Finding
@@ -96,6 +96,10 @@ def _named(folder: Folder, name: str, text: str) -> Told:
     is_there = target in folder.folders or target in folder.files
     if step is None and not is_there:
         return _unreadable(path, f"{name} says {text[:80]!r}, which is no step")
+    if name == MEGATRON_TRACKER:
+        problem = f"{name} says {text[:80]!r}, which is no number: Megatron reads one here, and stops without it"
+        pointer = Pointer(path=path, step=step, binding=True, target=target, problem=problem)
+        return pointer, finding("pointer_unreadable", path=path, detail=problem)
     by_number = not is_there and target.isdigit()
     return Pointer(path=path, step=step, binding=binding, target=None if by_number else target), None
 

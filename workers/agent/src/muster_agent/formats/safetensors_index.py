@@ -134,6 +134,17 @@ def _take_strangers(draft: Draft, folder: Folder, index_name: str, used: set[str
         detail += f"name {len(strangers)} that are, such as {min(strangers)}"
         draft.findings.append(finding("shard_orphaned", path=index_name, detail=detail, cure=_STALE))
     draft.findings.extend(stranger_findings(strangers))
+    whole = f"{index_name.removesuffix(INDEX_SUFFIX)}.safetensors"
+    if whole in strangers:
+        _judge_read_first(draft, folder, whole, with_tensors=with_tensors)
+
+
+def _judge_read_first(draft: Draft, folder: Folder, name: str, *, with_tensors: bool) -> None:
+    """The one file that Hugging Face's loaders prefer to the index beside it, so what is wrong with it stops them."""
+    shard = read_shard(folder, name, with_tensors=with_tensors)
+    if not shard.header.ok:
+        draft.shards.append(shard.entry)
+        draft.findings.extend(shard.header.findings)
 
 
 def stranger_findings(strangers: set[str]) -> list[Finding]:
