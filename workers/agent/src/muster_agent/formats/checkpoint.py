@@ -28,6 +28,7 @@ from muster_agent.formats.names import (
 )
 from muster_agent.formats.nested import take_folder_findings
 from muster_agent.formats.reader import Family, FamilyFormat
+from muster_agent.formats.unread import take_unread
 from muster_agent.formats.verdict import AgeLimit, conclude
 
 GRACE_SECONDS = 600.0
@@ -107,6 +108,7 @@ def begin_folder(folder: Folder, children: Children, *, age_limit: AgeLimit, wit
     reader = registry.format_of_checkpoint(folder)
 
     def finish(draft: Draft) -> ShardMap:
+        take_unread(draft, folder)
         take_folder_findings(draft, folder)
         return _conclude(draft, folder.path, folder, age_limit)
 

@@ -140,10 +140,10 @@ def _sub_folders(folder: Folder) -> list[str]:
 
 def read_folder(folder: Folder, with_tensors: bool) -> Draft:
     """The files of a folder, and of the folders in it, as parts of one checkpoint."""
-    draft = _read_level(folder, with_tensors)
+    draft = read_level(folder, with_tensors)
     for name in _sub_folders(folder):
         if torch_names(folder.sub(name)):
-            inner = _read_level(folder.sub(name), with_tensors)
+            inner = read_level(folder.sub(name), with_tensors)
             draft.step = inner.step if draft.step is None else draft.step
             draft.world_size = inner.world_size if draft.world_size is None else draft.world_size
             draft.committed = False if inner.committed is False else draft.committed
@@ -157,7 +157,8 @@ def read_folder(folder: Folder, with_tensors: bool) -> Draft:
     return draft
 
 
-def _read_level(folder: Folder, with_tensors: bool) -> Draft:
+def read_level(folder: Folder, with_tensors: bool) -> Draft:
+    """The files of one folder as parts of one checkpoint; folders in it are not looked into."""
     draft = Draft(FORMAT)
     names = torch_names(folder)
     sets = rank_sets(names)
