@@ -194,8 +194,18 @@ def test_broken_links_of_the_download_cache_are_incomplete_and_can_be_put_right(
     assert (missing.path, "../../blobs/ab12" in missing.cure) == ("model.safetensors", True)
 
 
+def test_a_snapshot_given_by_itself_is_read_from_its_own_cache_and_no_other(tmp_path: Path) -> None:
+    snapshot = next((hub(tmp_path, "../../blobs/ab12") / "snapshots").iterdir())
+    assert [one.status for one in inventory(snapshot, grace_seconds=0).checkpoints] == [Status.COMPLETE]
+    assert read(snapshot).status is Status.COMPLETE
+    other = next((hub(tmp_path / "other", str(tmp_path / "models--org--name/blobs/ab12")) / "snapshots").iterdir())
+    assert ("link_escapes_root", "model.safetensors") in alarms(read(other))
+    (unread,) = inventory(other, grace_seconds=0).checkpoints
+    assert ("link_escapes_root", "model.safetensors") in alarms(unread)
+
+
 def test_links_that_lead_out_of_the_folder_are_not_followed_and_nothing_is_called_missing(tmp_path: Path) -> None:
-    cache = hub(tmp_path, "../../blobs/ab12")
+    cache = hub(tmp_path, "../../blobs/ab12").rename(tmp_path / "no-cache")
     found = read(next((cache / "snapshots").iterdir()))
     assert found.status is Status.UNREADABLE
     assert "shard_missing" not in dict(alarms(found))

@@ -354,6 +354,22 @@ def test_damage_beside_a_file_that_was_written_again_is_still_damage(tmp_path: P
     }
 
 
+@pytest.mark.parametrize("damage", [flip, truncate])
+def test_damage_in_a_copy_made_without_times_is_damage_and_no_new_save(
+    tmp_path: Path, damage: Callable[[Path, random.Random], tuple[str, int | None]]
+) -> None:
+    folder, manifest = sealed(tmp_path)
+    copy = shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copyfile)
+    later_ns = max(shard.mtime_ns for shard in manifest.shards) + 60_000_000_000
+    shard = copy / "rank-00001-of-00004.safetensors"
+    damage(shard, random.Random(3))
+    for file in copy.iterdir():
+        os.utime(file, ns=(later_ns, later_ns))
+    body = verify(str(copy), manifest)
+    assert body.verified is False and {found.path for found in body.findings} == {shard.name}
+    assert {severity for _, severity in codes(body)} == {"damage"}
+
+
 def test_a_lone_file_that_was_cut_is_damage_and_one_that_was_saved_again_is_not(tmp_path: Path) -> None:
     path = tmp_path / "step-10.safetensors"
     path.write_bytes(safetensors_bytes({"model.w": bytes(5_000)}))

@@ -16,6 +16,7 @@ from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import FileSeen, Folder, look, trouble
 from muster_agent.formats.foreign import UNKNOWN_FORMAT
+from muster_agent.formats.hub_cache import root_of
 from muster_agent.formats.limits import NeedsChild
 from muster_agent.formats.names import (
     counts_epochs,
@@ -67,6 +68,8 @@ def read_place(place: str, *, root: str, age_limit: AgeLimit, with_tensors: bool
     if stat.S_ISDIR(seen.st_mode):
         real = os.path.realpath(place)
         inside = root if real == root or real.startswith(root.rstrip("/") + "/") else real
+        cache = root_of(real)
+        inside = cache if inside.startswith(cache.rstrip("/") + "/") else inside
         return read_folder(look(place, inside), age_limit=age_limit, with_tensors=with_tensors)
     if not stat.S_ISREG(seen.st_mode):
         draft = Draft(UNKNOWN_FORMAT, roles=None, undecided="it is neither a file nor a folder")

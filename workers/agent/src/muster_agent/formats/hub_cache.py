@@ -29,6 +29,18 @@ def note_broken_links(draft: Draft, folder: Folder) -> None:
             draft.findings.append(finding("shard_missing", path=name, detail=detail, cure=cure))
 
 
+def root_of(real: str) -> str:
+    """The resolved folder that links below the resolved folder `real` may not lead out of: itself, or, for a snapshot
+    of the cache, the cache's folder of that one model, where its files are."""
+    snapshots = real if os.path.basename(real) == SNAPSHOTS else os.path.dirname(real)
+    cache = os.path.dirname(snapshots)
+    is_snapshot = os.path.basename(snapshots) == SNAPSHOTS and os.path.basename(cache).startswith(_KINDS)
+    return cache if is_snapshot and os.path.isdir(os.path.join(cache, BLOBS)) else real
+
+
+_KINDS = ("models--", "datasets--", "spaces--")
+
+
 def _is_inside(path: str, root: str) -> bool:
     real = os.path.realpath(path)
     return real == root or real.startswith(root.rstrip("/") + "/")

@@ -24,6 +24,7 @@ from muster_agent.formats.child import Children
 from muster_agent.formats.codes import finding
 from muster_agent.formats.evidence import Memory
 from muster_agent.formats.folder import Folder, PosixTree, escapes
+from muster_agent.formats.hub_cache import root_of
 from muster_agent.formats.names import is_temporary, step_of_name, step_of_unfinished
 from muster_agent.formats.pointer_findings import pointer_findings
 from muster_agent.formats.pointers import is_other_name, is_pointer, read_pointer
@@ -70,7 +71,7 @@ class _Walk:
     """Finds where checkpoints lie; `reading` reads them."""
 
     def __init__(self, root: str, reading: Reading, note: Callable[[str], None]) -> None:
-        self.root = os.path.realpath(root)
+        self.root = root_of(os.path.realpath(root))
         self.reading = reading
         self.control, self.counts = reading.control, reading.counts
         self.tree = PosixTree(reading.control.check)

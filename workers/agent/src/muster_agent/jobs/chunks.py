@@ -17,7 +17,7 @@ from muster_agent.formats.detect import read_checkpoint
 from muster_agent.jobs.control import JobControl
 from muster_agent.manifest.compare import ObservedShard, overlapping, tensors_by_shard, with_tensors
 from muster_agent.manifest.model import Manifest, TensorDigest
-from muster_agent.manifest.rewrites import Stamp, data_shards, was_written_later, without_rewrites
+from muster_agent.manifest.rewrites import Stamp, is_damaged_copy, trained_shards, was_written_later, without_rewrites
 from muster_agent.manifest.seal import chunk_digests
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import BLOCK_BYTES, Extent, plan_reads, whole_shards
@@ -207,11 +207,14 @@ def tell_rewrites(
     stated = stat_all(checkpoint_path, [shard.path for shard in manifest.shards])
     after = {shard.path: Stamp(shard.size_bytes, shard.mtime_ns) for shard in stated}
     before = {shard.path: Stamp(shard.size_bytes, shard.mtime_ns) for shard in shards}
-    saved_again = was_written_later(manifest, after)
-    if saved_again and len(data_shards(manifest)) == 1:
+    is_copy = is_damaged_copy(manifest, observed, after, findings)
+    saved_again = not is_copy and was_written_later(manifest, after)
+    if saved_again and len(trained_shards(manifest)) == 1:
         # A lone file has no neighbours that tell a new save from a cut: only its own header can.
         saved_again = read_checkpoint(checkpoint_path).status is Status.COMPLETE
-    return without_rewrites(manifest, observed, findings, before=before, after=after, saved_again=saved_again)
+    return without_rewrites(
+        manifest, observed, findings, before=before, after=after, saved_again=saved_again, is_copy=is_copy
+    )
 
 
 def name_damaged_tensors(checkpoint_path: str, manifest: Manifest, findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -42,6 +42,26 @@ def was_written_later(manifest: Manifest, after: Mapping[str, Stamp]) -> bool:
     return bool(present) and all(stamp.mtime_ns > shard.mtime_ns for shard, stamp in present)
 
 
+def is_damaged_copy(
+    manifest: Manifest,
+    observed: Mapping[str, ObservedShard],
+    after: Mapping[str, Stamp],
+    findings: Iterable[Finding],
+) -> bool:
+    """Whether files that all have later times are a copy made without times, and not a new save: most of the trained
+    state that was read is bit for bit what was sealed, and a new save would not leave it so. What differs is damage."""
+    changed = {found.path for found in findings if found.code == _BYTES or found.code in _SIZES}
+    there = [shard.path for shard in trained_shards(manifest) if after[shard.path].size_bytes is not None]
+    read = [path for path in there if path in changed or (path in observed and observed[path].chunks)]
+    return was_written_later(manifest, after) and 2 * len(changed.intersection(read)) <= len(read) != 0
+
+
+def trained_shards(manifest: Manifest) -> list[ShardDigest]:
+    """Files of weights and optimizer state, else all of data."""
+    trained = [shard for shard in manifest.shards if shard.role in (Role.MODEL, Role.OPTIMIZER)]
+    return trained or data_shards(manifest)
+
+
 def without_rewrites(
     manifest: Manifest,
     observed: Mapping[str, ObservedShard],
@@ -50,9 +70,11 @@ def without_rewrites(
     before: Mapping[str, Stamp],
     after: Mapping[str, Stamp],
     saved_again: bool,
+    is_copy: bool = False,
 ) -> tuple[Finding, ...]:
     """The findings of `compare`, with one `changed_since_sealing` in place of the damage in each file that was written
-    since. `before` and `after` are the files around the read; `after` holds every sealed path."""
+    since. `before` and `after` are the files around the read; `after` holds every sealed path. In a copy whose times
+    are those of the copying (`is_copy`), a later time explains nothing."""
     sealed = {shard.path: shard for shard in manifest.shards}
     contents = {shard.path: shard.chunks_xxh3_64 for shard in manifest.shards}
     told: dict[str, Finding] = {}
@@ -64,7 +86,8 @@ def without_rewrites(
         why = None
         if shard is not None and (found.code == _BYTES or found.code in _SIZES):
             end = after[shard.path]
-            why = _why_changed(shard, before.get(shard.path, end), end, saved_again)
+            start = before.get(shard.path, end)
+            why = None if is_copy and start == end else _why_changed(shard, start, end, saved_again)
             if why and not saved_again and _holds_another(shard, observed[shard.path], contents):
                 why = None
         if why is None:
