@@ -91,6 +91,21 @@ def test_all_are_named_where_none_is_good_newest_first() -> None:
     assert "step is not known" in reasons(found)[None]
 
 
+def test_the_youngest_is_chosen_where_no_checkpoint_has_a_step() -> None:
+    old, young = one(None, path="/run/a.pt", age_seconds=900.0), one(None, path="/run/b.pt", age_seconds=60.0)
+    found = ask(old, young)
+    assert (found.outcome, found.path, found.step) == ("found", "/run/b.pt", None)
+    assert [item.path for item in found.skipped] == ["/run/a.pt"]
+    bad = one(None, path="/run/c.pt", status="corrupt")
+    assert ask(bad).outcome == "nothing_resumable"
+
+
+def test_what_could_be_resumed_but_has_no_step_is_named_beside_the_choice() -> None:
+    found = ask(one(10), one(None, path="/run/last.pt"), one(None, path="/run/weights.pt", status="corrupt"))
+    assert (found.step, [item.path for item in found.skipped]) == (10, ["/run/last.pt"])
+    assert reasons(found)[None] == "its step is not known"
+
+
 def test_a_step_that_is_not_there_is_its_own_outcome() -> None:
     assert ask(one(10), step=11).outcome == "step_absent"
 

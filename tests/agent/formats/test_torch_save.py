@@ -8,7 +8,7 @@ from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.detect import inventory, read_checkpoint
 
 from tests.agent.formats.damage import KINDS, age, copy_sample, damage, files_under
-from tests.agent.torch_factory import Call, Global, New, Tensor, huge_zip, torch_legacy, torch_zip
+from tests.agent.torch_factory import Call, Global, New, Tensor, huge_zip, payload, torch_legacy, torch_zip
 
 MODEL = {"w": Tensor("0", (4, 8)), "b": Tensor("1", (8,), "bfloat16")}
 OPTIMIZER = {"state": {0: {"exp_avg": Tensor("2", (4, 8))}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
@@ -46,7 +46,7 @@ def damage_codes(shard_map: ShardMap) -> set[str]:
         ({"model": MODEL, "optimizer": None, "iteration": 9}, 9, {Role.MODEL}),
         ({"model": MODEL, "optimizer_states": [], "step": 1}, 1, {Role.MODEL}),
         ({"model_state_dict": MODEL, "optimizer_state_dict": OPTIMIZER}, None, {Role.MODEL, Role.OPTIMIZER}),
-        ({"net": MODEL, "opt": OPTIMIZER, "epoch": 3}, None, {Role.MODEL, Role.OPTIMIZER}),
+        ({"net": MODEL, "opt": OPTIMIZER, "epoch": 3}, 3, {Role.MODEL, Role.OPTIMIZER}),
         ({"net": MODEL, "opt": {"lr": 0.1, "optimizer": "adam"}}, None, {Role.MODEL}),
         ({"model": MODEL, "optimizer_config": {"lr": 1.0}, "optimizer_name": "adam"}, None, {Role.MODEL}),
         (
@@ -64,6 +64,47 @@ def test_roles_and_step_come_from_the_values(tmp_path: Path, value: object, step
     missing = {"optimizer": "optimizer_missing", "rng": "rng_missing", "dataloader": "dataloader_missing"}
     if Role.OPTIMIZER in roles:
         assert codes(shard_map) == {missing[role] for role in missing if role not in roles}
+
+
+@pytest.mark.parametrize(
+    "counters",
+    [
+        {"iter_num": 5000},
+        {"step_count": 5000, "epoch": 2},
+        {"trainer_state": {"completed_steps": 5000}},
+        {"extra_state": {"train_iterator": {"epoch": 2}}, "optimizer_history": [{"num_updates": 5000}]},
+        {"last_optimizer_state": {"num_updates": 5000}},
+        {"batch_idx_train": 5000},
+        {"step": 5000.0},
+        {"step": Tensor("7", (), "int64")},
+        {"step": Tensor("7", (1,), "int64")},
+    ],
+)
+def test_the_step_is_found_under_the_names_that_scripts_give_it(tmp_path: Path, counters: dict[str, object]) -> None:
+    data = torch_zip({"model": MODEL, "optimizer": OPTIMIZER, **counters})
+    written(tmp_path, {"ckpt.pt": data.replace(payload(Tensor("7", (), "int64")), (5000).to_bytes(8, "little"))})
+    shard_map = read_checkpoint(tmp_path / "ckpt.pt")
+    assert (shard_map.step, shard_map.resumable) == (5000, True)
+    assert not any("epoch" in found.detail for found in shard_map.findings)
+
+
+def test_a_step_that_is_no_whole_number_is_none(tmp_path: Path) -> None:
+    assert of_file(tmp_path, {"model": MODEL, "optimizer": OPTIMIZER, "step": 0.5}).step is None
+
+
+def test_an_epoch_keeps_the_order_where_nothing_else_does_and_says_so(tmp_path: Path) -> None:
+    state = {"model": MODEL, "optimizer": OPTIMIZER}
+    files = {"last.pt": torch_zip({**state, "epoch": 57}), "epoch10.pt": torch_zip({**state, "epoch": 10})}
+    last, tenth = inventory(written(tmp_path, files)).checkpoints
+    assert (last.step, tenth.step) == (57, 10)
+    assert any("counts epochs" in found.detail and found.severity is Severity.NOTE for found in last.findings)
+
+
+def test_epochs_beside_files_numbered_by_steps_are_no_steps(tmp_path: Path) -> None:
+    state = {"model": MODEL, "optimizer": OPTIMIZER, "epoch": 2}
+    files = {"checkpoint-4000.pt": torch_zip({**state, "step": 4000}), "epoch-2.pt": torch_zip(state)}
+    found = {Path(one.path).name: one.step for one in inventory(written(tmp_path, files)).checkpoints}
+    assert found == {"checkpoint-4000.pt": 4000, "epoch-2.pt": None}
 
 
 def test_a_file_that_holds_no_training_state_is_not_judged(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ _ABOUT_THE_CHOICE = frozenset({"step_mismatch", "duplicate_step", "state_shrank"
 def decision_lines(decision: ResumeDecision, path: str) -> Iterator[str]:
     """The answer first, then what it rests on, then what was passed over and why."""
     if decision.outcome == "found":
-        yield f"Resume from step {decision.step}: {decision.path}"
+        step = f"step {decision.step}" if decision.step is not None else "a checkpoint whose step is not known"
+        yield f"Resume from {step}: {decision.path}"
         yield f"  trust: {decision.trust}, as of {decision.as_of}"
         yield f"  known from: {_SOURCES.get(decision.source, decision.source)}"
         if decision.tier:

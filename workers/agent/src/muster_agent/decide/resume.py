@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 
@@ -28,15 +29,15 @@ def decide(candidates: Sequence[Candidate], request: ResumeRequest, pointer: Poi
             outcome="step_absent", pointer=pointer, nearest_steps=nearest_steps(candidates, request.step or 0)
         )
     judged = _judged(considered, candidates, request, pointer)
-    against = {one.path: "; ".join(reasons) for one, reasons in judged if reasons}
     good = [one for one, reasons in judged if not reasons]
-    chosen = min(good, key=_preference, default=None)
+    chosen = min(good, key=_preference, default=None) or _only_without_step(judged, candidates)
+    against = {one.path: "; ".join(reasons) for one, reasons in judged if reasons and one is not chosen}
     choice = framework_choice(candidates, pointer, chosen, against)
     if chosen is None:
         return ResumeDecision(
             outcome="nothing_resumable", pointer=pointer, skipped=_skipped(judged), pointer_choice=choice
         )
-    newer = [item for item in judged if item[0].step is not None and item[0].step >= (chosen.step or 0)]
+    newer = [item for item in judged if item[0] is not chosen and _may_be_newer(item, chosen)]
     return ResumeDecision(
         outcome="found",
         path=chosen.path,
@@ -50,6 +51,32 @@ def decide(candidates: Sequence[Candidate], request: ResumeRequest, pointer: Poi
         skipped=_skipped(newer),
         pointer_choice=choice,
     )
+
+
+def _only_without_step(judged: Sequence[Judged], candidates: Sequence[Candidate]) -> Candidate | None:
+    """Where no checkpoint has a step, the youngest of those that nothing else speaks against."""
+    if any(one.step is not None for one in candidates):
+        return None
+    good = [item[0] for item in judged if _lacks_only_a_step(item)]
+    return min(good, key=_youngest, default=None)
+
+
+def _youngest(one: Candidate) -> tuple[float, int, int, str]:
+    return math.inf if one.age_seconds is None else one.age_seconds, *_preference(one)[1:]
+
+
+def _may_be_newer(item: Judged, chosen: Candidate) -> bool:
+    """What has no step may be newer too, where only that speaks against it."""
+    step = item[0].step
+    return _lacks_only_a_step(item) if step is None else step >= (chosen.step or 0)
+
+
+def _lacks_only_a_step(item: Judged) -> bool:
+    one, reasons = item
+    return one.resumable and one.status == "complete" and reasons == (NO_STEP,)
+
+
+NO_STEP = "its step is not known"
 
 
 def _judged(
@@ -96,7 +123,7 @@ def reasons_against(one: Candidate, request: ResumeRequest, pointer: Pointer | N
 def _state_reasons(one: Candidate) -> list[str]:
     reasons = list(one.not_resumable_reasons)
     if one.step is None:
-        reasons.append("its step is not known")
+        reasons.append(NO_STEP)
     elif is_set_aside(os.path.basename(one.path)):
         reasons.append("its name says that it was set aside, as a copy or because it is bad")
     if one.status != "complete" and not reasons:

@@ -34,6 +34,8 @@ class Draft:
     structure_known: bool = False
     """What is said about the bytes holds even where a pickle among them asks for code."""
     not_resumable_reasons: list[str] = field(default_factory=list)
+    number_is_no_step: bool = False
+    """The number in its name counts something else, such as epochs, in a folder that counts steps."""
 
 
 def nest(draft: Draft, inner: Draft, folder_name: str) -> None:

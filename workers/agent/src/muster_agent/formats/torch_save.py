@@ -8,18 +8,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from muster_agent.formats.base import Role
+from muster_agent.formats.base import Role, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft, first_role, nest
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.foreign import UNKNOWN_FORMAT
 from muster_agent.formats.limits import NeedsChild
-from muster_agent.formats.names import is_temporary
+from muster_agent.formats.names import is_temporary, step_of_file
 from muster_agent.formats.own_names import misplaced_findings
 from muster_agent.formats.rank_sets import STEP_IN_NAME, RankSet, rank_sets, split_rank
 from muster_agent.formats.safetensors import add_absent, other_files
 from muster_agent.formats.torch_archive import Loaded, add_torch_shard, inspect, tensor_ranges
-from muster_agent.formats.torch_state import role_of_key, roles_in, step_in
+from muster_agent.formats.torch_state import loaded_epoch, loaded_step, role_of_key, roles_in
 
 FORMAT = "torch_save"
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
@@ -73,16 +73,34 @@ def read_loaded(folder: Folder, name: str, with_tensors: bool) -> tuple[Draft, L
     if loaded.file.kind == "pickle" and not draft.roles:
         draft.format, draft.roles = UNKNOWN_FORMAT, None
         draft.undecided = f"{name} is a pickle that holds no tensors"
-    draft.step = step_in(loaded.value)
+    draft.step = loaded_step(loaded)
     if draft.step is None:
-        match = _EPOCH_STEM.fullmatch(name.rsplit(".", 1)[0])
-        draft.step = int(match.group(1)) if match else None
+        _take_epoch(draft, loaded)
     if with_tensors:
         draft.tensors.extend(tensor_ranges(loaded, name))
     if not draft.roles and draft.step is None and draft.roles is not None:
         draft.undecided = f"{name} holds no training state that this version knows"
     need_model(draft)
     return draft, loaded
+
+
+def _take_epoch(draft: Draft, loaded: Loaded) -> None:
+    """Where nothing tells the step, the epoch keeps the order; but not beside files that are numbered by steps."""
+    name = loaded.name
+    match = _EPOCH_STEM.fullmatch(name.rsplit(".", 1)[0])
+    if match is None and step_of_file(name) is not None:
+        return
+    epoch = int(match.group(1)) if match else loaded_epoch(loaded)
+    if epoch is None:
+        return
+    others = (other for other in loaded.folder.files if other != name and is_torch_name(other))
+    if any(step_of_file(other) is not None and not _EPOCH_STEM.fullmatch(other.rsplit(".", 1)[0]) for other in others):
+        draft.number_is_no_step = True
+        return
+    draft.step = epoch
+    detail = f"its step is not known: {epoch} counts epochs, the only number that {name} gives"
+    cure = "Nothing need be done; keep the step among what is saved, to see what a restart would lose."
+    draft.findings.append(finding("step_mismatch", path=name, detail=detail, severity=Severity.NOTE, cure=cure))
 
 
 def need_model(draft: Draft) -> None:
@@ -210,7 +228,7 @@ class Parts:
         take_roles(self._draft, loaded, roles)
         if self._with_tensors:
             self._draft.tensors.extend(tensor_ranges(loaded, name))
-        step = step_in(loaded.value)
+        step = loaded_step(loaded)
         if step is not None:
             self.steps[name] = step
 

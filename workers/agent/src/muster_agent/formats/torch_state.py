@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from muster_agent.formats.base import Role
 from muster_agent.formats.pickle_machine import Record
-from muster_agent.formats.torch_archive import scalar
-from muster_agent.formats.torch_values import Instance, named_tensors
+from muster_agent.formats.torch_archive import Loaded, number_in
+from muster_agent.formats.torch_values import Instance, TensorValue, named_tensors
 
-STEP_NAMES = ("global_step", "step", "iteration", "global_steps", "iter", "train_step", "num_updates")
+STEP_NAMES = (
+    *("global_step", "step", "iteration", "global_steps", "iter", "train_step", "num_updates", "iter_num"),
+    *("step_count", "current_step", "completed_steps", "batch_idx_train", "global_iter", "current_iter", "steps"),
+)
+_EPOCH_NAMES = ("epoch", "current_epoch", "epochs_done", "num_epochs_done")
 _INNER_STATES = (
     "train_state",
     "trainer_state",
@@ -19,6 +24,7 @@ _INNER_STATES = (
     "state",
     "trainer",
     "extra_state",
+    "last_optimizer_state",
     "training_state",
     "meta",
 )
@@ -37,20 +43,52 @@ _LOOK_LIMIT = 2_000
 """Values looked at to see whether a part holds any tensor."""
 
 
-def step_in(value: Any) -> int | None:
-    """The training step: a plain counter at the top, one level down, or where Composer and fairseq keep theirs."""
-    found = scalar(value, *STEP_NAMES)
+_Number = Callable[[TensorValue], int | float | None]
+
+
+def loaded_step(loaded: Loaded) -> int | None:
+    """The training step: a plain counter at the top, one level down, or where Composer and fairseq keep theirs. A
+    counter may be a tensor of one number, whose bytes are read."""
+    value, number = loaded.value, partial(number_in, loaded)
+    found = _count(value, STEP_NAMES, number)
     if found is not None:
         return found
     for name in _INNER_STATES:
-        inner = _part(value, name)
-        found = scalar(inner, *STEP_NAMES)
-        if found is None and name == "state":
-            found = scalar(_part(_part(inner, "timestamp"), "Timestamp"), "batch")
+        found = _step_one_level_down(_part(value, name), name, number)
         if found is not None:
             return found
     history = _part(value, "optimizer_history")
-    return scalar(history[-1], "num_updates") if isinstance(history, list) and history else None
+    return _count(history[-1], ("num_updates",), number) if isinstance(history, list) and history else None
+
+
+def _step_one_level_down(inner: Any, name: str, number: _Number) -> int | None:
+    found = _count(inner, STEP_NAMES, number)
+    if found is None and name == "state":
+        found = _count(_part(_part(inner, "timestamp"), "Timestamp"), ("batch",), number)
+    if found is None and name == "extra_state":
+        found = _count(_part(inner, "train_iterator"), ("num_updates",), number)
+    return found
+
+
+def loaded_epoch(loaded: Loaded) -> int | None:
+    """How many epochs the state has seen, or which it was in, where it says so."""
+    number = partial(number_in, loaded)
+    inner = (_count(_part(loaded.value, name), _EPOCH_NAMES, number) for name in _INNER_STATES)
+    at_top = _count(loaded.value, _EPOCH_NAMES, number)
+    return at_top if at_top is not None else next((found for found in inner if found is not None), None)
+
+
+def _count(value: Any, names: tuple[str, ...], number: _Number) -> int | None:
+    """The first of the names under which a whole number lies."""
+    for name in names:
+        held = _part(value, name)
+        if type(held) is TensorValue:
+            held = number(held)
+        if type(held) is float and held.is_integer():
+            held = int(held)
+        if type(held) is int and 0 <= held < 1 << 63:
+            return held
+    return None
 
 
 def roles_in(value: Any, file_name: str) -> set[Role]:
