@@ -214,7 +214,6 @@ def test_a_member_of_an_enumeration_of_the_script_is_custom() -> None:
         (b"clib\nrun\n", b"X\x01\x00\x00\x00x\x85"),
         (b"clib.subprocess\nPopen\n", b"X\x01\x00\x00\x00x\x85"),
         (b"cpsutil\nPopen\n", b"X\x01\x00\x00\x00x\x85"),
-        (b"clib.os\nThing\n", b"X\x01\x00\x00\x00x\x85"),
         (b"clib\nThing\n", b"]\x85"),
         (b"clib\nThing\n", b"K\x01K\x02\x86"),
         (b"csubprocess\nPopen\n", b"X\x01\x00\x00\x00x\x85"),

@@ -107,6 +107,69 @@ def test_epochs_beside_files_numbered_by_steps_are_no_steps(tmp_path: Path) -> N
     assert found == {"checkpoint-4000.pt": 4000, "epoch-2.pt": None}
 
 
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("checkpoint_900.pth.tar", 900),
+        ("model_best.pth.tar", None),
+        ("state.tar", None),
+        ("net.torch", None),
+        ("ckpt-12.chkpt", 12),
+        ("step_7.PT", 7),
+        ("best.model", None),
+        ("checkpoint_1000", 1000),
+        ("best_model", None),
+    ],
+)
+def test_files_of_torch_save_are_found_under_the_endings_that_scripts_give_them(
+    tmp_path: Path, name: str, step: int | None
+) -> None:
+    big = {"model": {"w": Tensor("0", (64, 64))}, "optimizer": OPTIMIZER}
+    (shard_map,) = inventory(written(tmp_path / "run", {name: torch_zip(big)})).checkpoints
+    assert (shard_map.format, shard_map.status, shard_map.step) == ("torch_save", Status.COMPLETE, step)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("tokenizer.model", b"\n\x0e\n\x05<unk>" * 500),
+        ("model.py", b"import torch\n" * 500),
+        ("last_run", b"some words of a log\n" * 500),
+        ("model.zip", b"PK\x03\x04" + bytes(3000)),
+        ("best", b"x"),
+        ("index", bytes(range(256)) * 9),
+    ],
+)
+def test_files_that_only_lie_beside_checkpoints_are_not_taken_for_some(tmp_path: Path, name: str, data: bytes) -> None:
+    found = inventory(written(tmp_path / "run", {name: data, "step_5.pt": torch_zip(FULL)})).checkpoints
+    assert [Path(one.path).name for one in found] == ["step_5.pt"]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"checkpoint_1000": b"\x82\xa6params" + bytes(range(256)) * 9},
+        {"ckpt-3.index": b"\x00\x01" * 90, "ckpt-3.data-00000-of-00001": b"\x05" * 900},
+        {"weights.12.h5": b"\x89HDF\r\n\x1a\n" + bytes(900)},
+        {"model_3.pdparams": b"\x01" * 900},
+    ],
+)
+def test_checkpoints_of_frameworks_that_are_not_read_are_listed_as_unknown(
+    tmp_path: Path, files: dict[str, bytes]
+) -> None:
+    (shard_map,) = inventory(written(tmp_path / "run", files)).checkpoints
+    assert (shard_map.format, shard_map.status, shard_map.resumable) == ("unknown", Status.UNKNOWN, False)
+
+
+def test_a_counter_kept_as_text_beside_the_states_is_no_cut_file(tmp_path: Path) -> None:
+    parts = {"model.ckpt": torch_zip(MODEL), "optimizer.ckpt": torch_zip(OPTIMIZER)}
+    text = {"counter.ckpt": b"5", "brain.ckpt": b"avg_train_loss: 0.5\nstep: 9\n"}
+    (shard_map,) = inventory(written(tmp_path / "CKPT+2024-01-01+00-00-00+00", {**parts, **text})).checkpoints
+    assert (shard_map.status, shard_map.resumable, damage_codes(shard_map)) == (Status.COMPLETE, True, set())
+    cut = read_checkpoint(written(tmp_path / "CKPT+2024-01-01+00-00-00+00", {"model.ckpt": b"5"}))
+    assert cut.resumable is False
+
+
 def test_a_file_that_holds_no_training_state_is_not_judged(tmp_path: Path) -> None:
     shard_map = of_file(tmp_path, {"best_score": Tensor("9", ()), "note": "x"})
     assert (shard_map.status, damage_codes(shard_map)) == (Status.UNKNOWN, set())

@@ -6,20 +6,43 @@ from muster_agent.formats.base import Role, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
-from muster_agent.formats.names import is_temporary
+from muster_agent.formats.names import is_like_a_checkpoint, is_temporary
 from muster_agent.formats.safetensors import read_json
 
 UNKNOWN_FORMAT = "unknown"
 _MAX_MARK_BYTES = 64 * 1024
-_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".gguf", ".nemo", ".msgpack", ".npz")
+_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".gguf", ".nemo", ".msgpack", ".npz", ".pdparams", ".keras")
+_SUFFIXES_OF_MUCH = (".h5", ".hdf5", ".tar", ".params", ".weights", ".index")
+"""Checkpoints only where they are named so as well."""
+_LEAST_BYTES = 1024
 
 
 def claims(folder: Folder) -> bool:
     return _is_megatron(folder)
 
 
-def claims_file(_folder: Folder, name: str) -> bool:
-    return name.endswith(_SUFFIXES)
+def claims_file(folder: Folder, name: str) -> bool:
+    """What may be a checkpoint of a framework that is not read, so that its folder is never taken for empty."""
+    if name.lower().endswith(_SUFFIXES):
+        return True
+    seen = folder.files.get(name)
+    if seen is None or not is_like_a_checkpoint(name):
+        return False
+    if name.endswith(".index"):
+        return any(other.startswith(f"{name.removesuffix('.index')}.data-") for other in folder.files)
+    if name.endswith(_SUFFIXES_OF_MUCH):
+        return True
+    return seen.size_bytes > _LEAST_BYTES and "." not in name and not _is_text(folder, name)
+
+
+def _is_text(folder: Folder, name: str) -> bool:
+    """Whether it begins with text, as a log or a script does. Raises nothing."""
+    try:
+        with folder.open(name) as opened:
+            head = opened.pread(256, 0)
+    except OSError:
+        return False
+    return all(byte >= 32 or byte in b"\r\n\t" for byte in head) and head.isascii()
 
 
 def _is_megatron(folder: Folder) -> bool:

@@ -43,7 +43,7 @@ def step_of_name(name: str) -> int | None:
 def step_of_file(name: str) -> int | None:
     """The step in a single-file checkpoint's name, extension aside: `model-step-100.safetensors` is 100."""
     keyed = _KEYED_STEP.fullmatch(name)
-    stem = name.rsplit(".", 1)[0]
+    stem = stem_of(name)
     whole = (_STEP_NAME, _KEYED_STEP, _EPOCH_AND_UPDATE, _EPOCH_AND_BATCH, _STEP_STEM)
     match = keyed or next((found for one in whole if (found := one.fullmatch(stem))), None)
     return int(match.group(1)) if match else None
@@ -51,7 +51,25 @@ def step_of_file(name: str) -> int | None:
 
 def counts_epochs(name: str) -> bool:
     """Whether the number in the name counts epochs, so that the state inside may rightly say another step."""
-    return _EPOCH_NAME.fullmatch(name.rsplit(".", 1)[0]) is not None
+    return _EPOCH_NAME.fullmatch(stem_of(name)) is not None
+
+
+def stem_of(name: str) -> str:
+    """A file's name without its ending, of which `.pth.tar` is one."""
+    whole = _DOUBLE_ENDING.fullmatch(name)
+    return whole.group(1) if whole else name.rsplit(".", 1)[0]
+
+
+_DOUBLE_ENDING = re.compile(r"(.+)\.(?:pth|pt|ckpt)\.(?:tar|zip|model)", re.ASCII | re.IGNORECASE | re.DOTALL)
+_LIKE_A_CHECKPOINT = re.compile(
+    r"(?:checkpoint|ckpt|chkpt|last|latest|best|model|snapshot|weights).*|.*[-_.](?:step|iter)[-_=]?\d*",
+    re.ASCII | re.DOTALL,
+)
+
+
+def is_like_a_checkpoint(name: str) -> bool:
+    """Whether a file without a known ending is named as checkpoints are: `checkpoint_1000`, `best`, `run_step`."""
+    return _LIKE_A_CHECKPOINT.fullmatch(name.lower()) is not None
 
 
 def step_of_unfinished(name: str) -> int | None:

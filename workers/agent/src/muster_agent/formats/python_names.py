@@ -58,6 +58,6 @@ def is_harmless_reference(full: str) -> bool:
     return full in REFERRED or full in HARMLESS or _CONSTANT.fullmatch(full) is not None
 
 
-def passes_through_code(full: str) -> bool:
-    """Whether a dotted name leads through another module's import of what runs: `some.library.os.system`."""
-    return not RUNS_CODE.isdisjoint(full.split(".")[1:-1])
+def passes_through_code(name: str) -> bool:
+    """Whether a dotted name, looked up in a module, leads through that module's import of what runs: `os.system`."""
+    return not RUNS_CODE.isdisjoint(name.split(".")[:-1])

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -28,9 +27,7 @@ from muster_agent.formats.torch_tensors import (
     pickle_member,
     ranges_of,
     storage_findings,
-    storage_prefix,
 )
-from muster_agent.formats.torch_values import TensorValue
 from muster_agent.formats.tree import Opened
 from muster_agent.formats.zip_directory import (
     LOCAL_MAGIC,
@@ -54,7 +51,7 @@ _HEADERS_LOOKED_AT = 8
 
 class TorchFile(NamedTuple):
     """What the structure of one file says. `kind` is `zip` (of torch.save), `torchscript`, `legacy` (torch.save before
-    1.6), `pickle` (a bare one), `tar` (torch 0.1, not read), or `other`."""
+    1.6), `pickle` (a bare one), `tar` (torch 0.1, not read), `text` (a few lines of it), or `other`."""
 
     kind: str
     findings: tuple[Finding, ...]
@@ -171,6 +168,8 @@ def _without_end(opened: Opened, tail: bytes, name: str) -> TorchFile:
     size_bytes = opened.size_bytes
     if not size_bytes:
         return TorchFile("other", (finding("shard_empty", path=name, detail=f"{name} has 0 bytes"),))
+    if lookalikes.is_side_text(tail, size_bytes) and not tail.startswith(b"version https://git-lfs"):
+        return TorchFile("text", (lookalikes.unrecognised(name, "a few lines of text, not one of torch.save"),))
     if size_bytes < _SMALLEST_BYTES:
         return TorchFile("other", (lookalikes.too_short(name, size_bytes),))
     head = tail[:_HEAD_BYTES] if size_bytes == len(tail) else opened.pread(_HEAD_BYTES, 0)
@@ -198,6 +197,16 @@ def _bare_pickle(tail: bytes, name: str, size_bytes: int) -> tuple[Finding, ...]
         return ()
     detail = f"{name} is a pickle that does not end as one: it was cut at byte {size_bytes}"
     return (finding("shard_truncated", path=name, detail=detail, begin_byte=size_bytes),)
+
+
+def begins_like_torch(folder: Folder, name: str) -> bool:
+    """Whether the first bytes are those of a zip as torch.save writes it, or of a pickle. Raises nothing."""
+    try:
+        with folder.open(name) as opened:
+            head = opened.pread(_HEAD_BYTES, 0)
+    except OSError:
+        return False
+    return (head[:4] == LOCAL_MAGIC and b"/data" in head) or head[:2] in _BARE_PICKLES
 
 
 # -- the values --------------------------------------------------------------------------------------------------------
@@ -359,36 +368,6 @@ def scalar(value: Any, *names: str) -> int | None:
         if type(held) is int and 0 <= held < 1 << 63:
             return held
     return None
-
-
-def number_in(loaded: Loaded, tensor: TensorValue) -> int | float | None:
-    """The number in a tensor that holds one, as its bytes in the file say; None where they cannot be had."""
-    code = _NUMBERS.get(tensor.dtype)
-    if code is None or any(size != 1 for size in tensor.shape) or not loaded.file.ok or tensor.offset_elements < 0:
-        return None
-    width = struct.calcsize(f"<{code}")
-    try:
-        with loaded.folder.open(loaded.name) as opened:
-            begin, size_bytes = _place_of(opened, loaded, tensor.storage.key)
-            offset = tensor.offset_elements * width
-            raw = opened.pread(width, begin + offset) if offset + width <= size_bytes else b""
-    except OSError:
-        return None
-    number: int | float | None = struct.unpack(f"<{code}", raw)[0] if len(raw) == width else None
-    return number
-
-
-def _place_of(opened: Opened, loaded: Loaded, key: str) -> tuple[int, int]:
-    """(begin, size) of one storage's payload; (0, 0) where it has none. Raises OSError."""
-    if not loaded.file.members:
-        return loaded.places.get(key, (0, 0))
-    name = storage_prefix(loaded.file.members) + key
-    member = next((member for member in loaded.file.members if member.name == name and member.stored), None)
-    begin = None if member is None else payload_begin(opened, member)
-    return (0, 0) if member is None or begin is None else (begin, member.size_bytes)
-
-
-_NUMBERS = {"int64": "q", "int32": "i", "int16": "h", "uint8": "B", "float32": "f", "float64": "d"}
 
 
 def tensor_ranges(loaded: Loaded, shard: str) -> list[TensorRange]:

@@ -9,6 +9,7 @@ from muster_agent.formats.codes import finding
 from muster_agent.formats.tree import Opened
 from muster_agent.formats.zip_directory import ZipRefused, find_commented_end
 
+SIDE_TEXT_BYTES = 4096
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\r\n\t")
 _DOWNLOAD_AGAIN = "Download the file again and check the answer's status."
 
@@ -33,6 +34,15 @@ def text_or_zeros(head: bytes, tail: bytes, name: str, size_bytes: int) -> Findi
         detail = f"{name} is JSON text, most likely an error answer saved by a download"
         return _unlike(name, detail, _DOWNLOAD_AGAIN)
     return None
+
+
+def is_side_text(data: bytes, size_bytes: int) -> bool:
+    """Whether the whole file, whose bytes `data` are, is a number or a few lines of plain text, such as a counter."""
+    if not data or size_bytes != len(data) or size_bytes > SIDE_TEXT_BYTES:
+        return False
+    if size_bytes < 4:
+        return data.strip().isdigit()
+    return all(byte in _TEXT for byte in data) and data.lstrip()[:1] not in (b"<", b"{", b"[", b"")
 
 
 def _zeros(tail: bytes, name: str, size_bytes: int) -> Finding:

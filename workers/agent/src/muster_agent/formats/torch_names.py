@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster_agent.formats.dcp_metadata import CLASSES, DTYPE_BITS
-from muster_agent.formats.python_names import HARMLESS, is_harmless_reference, passes_through_code
+from muster_agent.formats.python_names import HARMLESS, is_harmless_reference
 
 STORAGE_DTYPES: dict[str, str] = {
     "FloatStorage": "float32",
@@ -193,7 +193,7 @@ def _is_single(value: Any) -> bool:
 def is_class_with_a_value(full: str, args: object) -> bool:
     """Whether it looks like a member of a script's enumeration, or a dictionary of its own: a class that is called with
     one plain value or with none. Such a class is needed for loading, and the call does no more than that needs."""
-    if is_standard_library(full) or is_of_torch(full) or passes_through_code(full) or not _CLASS.search(full):
+    if is_standard_library(full) or is_of_torch(full) or not _CLASS.search(full):
         return False
     if full.split(".", 1)[0] in _RUNNERS or full.endswith(".Popen"):
         return False
@@ -209,7 +209,7 @@ _MAX_VALUE_LETTERS = 100
 _RUNNERS = frozenset(
     {
         *("IPython", "cloudpickle", "dill", "fabric", "jinja2", "joblib", "numpy", "pandas", "paramiko", "pexpect"),
-        *("plumbum", "psutil", "sh", "subprocess32"),
+        *("plumbum", "psutil", "six", "sh", "subprocess32"),
     }
 )
 """Libraries whose classes act, or read files, when they are made."""
@@ -229,7 +229,7 @@ def is_of_torch(full: str) -> bool:
 def is_unsafe_reference(full: str) -> bool:
     """Whether loading would reach into Python's own library beyond what the list allows, or into a part of PyTorch or
     numpy that loads and runs things. Modules, optimizers and functions of PyTorch are neither unsafe nor foreign."""
-    return is_standard_library(full) or passes_through_code(full) or _TORCH_RUNS.fullmatch(full) is not None
+    return is_standard_library(full) or _TORCH_RUNS.fullmatch(full) is not None
 
 
 def is_standard_library(full: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 from muster_agent.formats.pickle_machine import Machine, PickleRefused, Record, Symbol
 from muster_agent.formats.pickle_opcodes import TABLE
 from muster_agent.formats.pickle_reader import without_collector
+from muster_agent.formats.python_names import passes_through_code
 from muster_agent.formats.torch_names import (
     STORAGE_DTYPES,
     full_name,
@@ -103,7 +104,7 @@ class _TorchMachine(Machine):
         full = full_name(module, name)
         if is_allowed(full):
             return Symbol(full)
-        if is_unsafe_reference(full):
+        if is_unsafe_reference(full) or passes_through_code(name):
             self._note(self.unsafe, full)
         elif not is_of_torch(full):
             self._note(self.custom, full)

@@ -14,27 +14,31 @@ from muster_agent.formats.draft import Draft, first_role, nest
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.foreign import UNKNOWN_FORMAT
 from muster_agent.formats.limits import NeedsChild
-from muster_agent.formats.names import is_temporary, step_of_file
+from muster_agent.formats.names import is_like_a_checkpoint, is_temporary, stem_of, step_of_file
 from muster_agent.formats.own_names import misplaced_findings
 from muster_agent.formats.rank_sets import STEP_IN_NAME, RankSet, rank_sets, split_rank
 from muster_agent.formats.safetensors import add_absent, other_files
-from muster_agent.formats.torch_archive import Loaded, add_torch_shard, inspect, tensor_ranges
+from muster_agent.formats.torch_archive import Loaded, add_torch_shard, begins_like_torch, inspect, tensor_ranges
+from muster_agent.formats.torch_lookalikes import SIDE_TEXT_BYTES
 from muster_agent.formats.torch_state import loaded_epoch, loaded_step, role_of_key, roles_in
 
 FORMAT = "torch_save"
-SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
-_SURE_SUFFIXES = (".pt", ".pth", ".ckpt")
+_SURE_SUFFIXES = (".pt", ".pth", ".ckpt", ".pth.tar", ".pt.tar", ".ckpt.tar", ".torch", ".chkpt", ".pyth", ".th")
+SUFFIXES = (*_SURE_SUFFIXES, ".bin")
+_LOOKED_INTO = (".bin", ".pkl", ".tar", ".model", ".pickle", ".weights", ".state")
+_LEAST_BYTES = 1024
+"""What a file without any such ending must be larger than to be looked into."""
 _EPOCH_FOLDER = re.compile(r"(?:epoch|ep)[-_=]?(\d{1,9})", re.ASCII | re.IGNORECASE)
 _EPOCH_STEM = re.compile(r"(?:.*[-_.])?epoch[-_=]?(\d{1,9})", re.ASCII | re.IGNORECASE)
 SMALL_BYTES = 1024 * 1024
 """The values of files up to this size are always read: side files are where code hides, and it costs little."""
-_STATE_NAMES = ("pytorch_model", "optimizer", "scheduler")
+_STATE_NAMES = ("pytorch_model", "model", "optimizer", "scheduler")
 _MAX_ABSENT = 200
 _MAX_SUB_FOLDERS = 64
 
 
 def is_torch_name(name: str) -> bool:
-    return name.endswith(SUFFIXES) and not is_temporary(name)
+    return name.lower().endswith(SUFFIXES) and not is_temporary(name)
 
 
 def torch_names(folder: Folder) -> list[str]:
@@ -43,15 +47,23 @@ def torch_names(folder: Folder) -> list[str]:
 
 # -- one file ----------------------------------------------------------------------------------------------------------
 def claims_file(folder: Folder, name: str) -> bool:
-    """`.bin` and `.pkl` may be anything, so these are looked into."""
-    if name.endswith(_SURE_SUFFIXES):
+    """`.bin` and `.pkl` may be anything, so these are looked into, as is what is only named like a checkpoint."""
+    if name.lower().endswith(_SURE_SUFFIXES):
         return True
-    if not name.endswith((".bin", ".pkl")):
+    if not name.lower().endswith(_LOOKED_INTO) and not _may_be_one(folder, name):
         return False
     try:
-        return inspect(folder, name).kind not in ("other", "tar")
+        return inspect(folder, name).kind not in ("other", "tar", "text")
     except NeedsChild:
         return True
+
+
+def _may_be_one(folder: Folder, name: str) -> bool:
+    """Whether a file without a known ending is named like a checkpoint, and begins as a zip or a pickle does."""
+    seen = folder.files.get(name)
+    if seen is None or seen.size_bytes <= _LEAST_BYTES or not is_like_a_checkpoint(name):
+        return False
+    return begins_like_torch(folder, name)
 
 
 def read_file(folder: Folder, name: str, with_tensors: bool) -> Draft:
@@ -87,14 +99,14 @@ def read_loaded(folder: Folder, name: str, with_tensors: bool) -> tuple[Draft, L
 def _take_epoch(draft: Draft, loaded: Loaded) -> None:
     """Where nothing tells the step, the epoch keeps the order; but not beside files that are numbered by steps."""
     name = loaded.name
-    match = _EPOCH_STEM.fullmatch(name.rsplit(".", 1)[0])
+    match = _EPOCH_STEM.fullmatch(stem_of(name))
     if match is None and step_of_file(name) is not None:
         return
     epoch = int(match.group(1)) if match else loaded_epoch(loaded)
     if epoch is None:
         return
     others = (other for other in loaded.folder.files if other != name and is_torch_name(other))
-    if any(step_of_file(other) is not None and not _EPOCH_STEM.fullmatch(other.rsplit(".", 1)[0]) for other in others):
+    if any(step_of_file(other) is not None and not _EPOCH_STEM.fullmatch(stem_of(other)) for other in others):
         draft.number_is_no_step = True
         return
     draft.step = epoch
@@ -195,10 +207,13 @@ def read_level(folder: Folder, with_tensors: bool) -> Draft:
 
 
 def _is_side_file(folder: Folder, name: str) -> bool:
-    """Whether a `.bin`, which may be anything, neither is of torch.save nor has the name of such a state."""
-    if not name.endswith(".bin") or name not in folder.files or name.startswith(_STATE_NAMES):
+    """Whether a `.bin`, which may be anything, or a few words of text under any name, neither is of torch.save nor has
+    the name of such a state."""
+    if name not in folder.files or name.startswith(_STATE_NAMES):
         return False
-    return folder.files[name].size_bytes > 0 and inspect(folder, name).kind == "other"
+    if name.endswith(".bin"):
+        return folder.files[name].size_bytes > 0 and inspect(folder, name).kind in ("other", "text")
+    return folder.files[name].size_bytes <= SIDE_TEXT_BYTES and inspect(folder, name).kind == "text"
 
 
 def _only(folder: Folder, name: str) -> Folder:

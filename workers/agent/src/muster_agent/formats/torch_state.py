@@ -9,7 +9,8 @@ from typing import Any
 
 from muster_agent.formats.base import Role
 from muster_agent.formats.pickle_machine import Record
-from muster_agent.formats.torch_archive import Loaded, number_in
+from muster_agent.formats.torch_archive import Loaded
+from muster_agent.formats.torch_numbers import number_in
 from muster_agent.formats.torch_values import Instance, TensorValue, named_tensors
 
 STEP_NAMES = (
