@@ -246,3 +246,19 @@ def test_a_file_under_another_name_is_no_file_less() -> None:
 @pytest.mark.parametrize("other", ["30.orbax-checkpoint-tmp", "30_universal"])
 def test_what_is_unfinished_or_converted_is_no_second_one_of_its_step(other: str) -> None:
     assert codes([made(30, name="30"), made(30, name=other)]) == {"30": [], other: []}
+
+
+@pytest.mark.parametrize("lost", ["scheduler.bin", "sampler.bin", "random_states_1.pkl"])
+def test_state_that_every_other_save_of_accelerate_has_is_missed(lost: str) -> None:
+    names = {"scheduler.bin": Role.SCHEDULER, "sampler.bin": Role.DATALOADER}
+    names |= {f"random_states_{rank}.pkl": Role.RNG for rank in range(2)}
+
+    def save(number: int, without: str = "") -> ShardMap:
+        state = [shard(name, role) for name, role in names.items() if name != without]
+        own = (shard("model.safetensors"), shard("optimizer.bin", Role.OPTIMIZER, 2000), *state)
+        return made(number, *own, name=f"checkpoint_{number}", format="accelerate")
+
+    for run in ([save(0), save(1, lost)], [save(0), save(1), save(2, lost)], [save(0), save(1, lost), save(2)]):
+        assert [name for name, found in codes(run).items() if found] == [
+            next(os.path.basename(one.path) for one in run if lost not in {each.path for each in one.shards})
+        ]

@@ -84,7 +84,7 @@ def _is_another_training(history: Sequence[SavePoint], part: Sequence[SavePoint]
     highest = max(one.step for one in history)
     lower = [one for one in part if one.step < highest]
     rises = all(one.step < other.step and _is_pause(one, other) for one, other in pairwise(lower))
-    if len(lower) < _FEWEST or not rises:
+    if len(lower) < _FEWEST or not rises or not _stands_apart(history, lower):
         return False
     usual, pace = _seconds_per_step(history), _seconds_per_step(lower)
     if usual is None or pace is None:
@@ -92,6 +92,13 @@ def _is_another_training(history: Sequence[SavePoint], part: Sequence[SavePoint]
     return pace * _FASTER >= usual
 
 
+def _stands_apart(history: Sequence[SavePoint], lower: Sequence[SavePoint]) -> bool:
+    """Whether more time lies before the lower steps than between them: a copy, in whatever order, goes on evenly."""
+    longest = max(after.saved_seconds - before.saved_seconds for before, after in pairwise(lower))
+    return lower[0].saved_seconds - history[-1].saved_seconds > _APART * longest
+
+
+_APART = 2.0
 _FEWEST = 2
 """Steps that make a history where its pace can be held against the older one's; one more where it cannot."""
 _FASTER = 4.0

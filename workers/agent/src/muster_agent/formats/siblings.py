@@ -192,9 +192,15 @@ def _without_kinds(mine: frozenset[Kind], how_many: Counter[Kind], steps: int) -
 
 
 def _kinds(one: ShardMap) -> frozenset[Kind]:
-    """Role and name, numbers aside, of the files of state that lie in the folder itself."""
+    """Role and name of the files of state that lie in the folder itself. Numbers in it are left aside, but for formats
+    where they never hold the step."""
     state = (shard for shard in one.shards if shard.role in _KINDS and "/" not in shard.path)
-    return frozenset((shard.role, without_numbers(shard.path)) for shard in state)
+    own_name = str if one.format in _NUMBERS_ARE_PARTS else without_numbers
+    return frozenset((shard.role, own_name(shard.path)) for shard in state)
+
+
+_NUMBERS_ARE_PARTS = frozenset({"accelerate"})
+"""`random_states_1.pkl` is rank 1's, and `scheduler_1.bin` the second scheduler's."""
 
 
 def _state_bytes(one: ShardMap) -> int:
