@@ -216,3 +216,38 @@ def test_parts_of_one_model_over_ranks_make_their_folder_one_checkpoint(tmp_path
     files = {f"consolidated.{part:02d}.pth": MODEL for part in (0, 1, 3)}
     (shard_map,) = inventory(written(tmp_path / "llama", {**files, "params.json": b"{}"})).checkpoints
     assert (shard_map.status, damaged(shard_map)) == (Status.INCOMPLETE, {("shard_missing", "consolidated.02.pth")})
+
+
+# -- a file of the model, and one of the optimizer for each rank -------------------------------------------------------
+def with_ranked_optimizer(place: Path, steps: tuple[int, ...] = (100, 200)) -> Path:
+    files = {f"model_{step:06d}.pt": MODEL for step in steps}
+    files |= {f"optim_{step:06d}_rank{rank}.pt": OPTIMIZER for step in steps for rank in (0, 1)}
+    return written(place, {**files, **{f"meta_{step:06d}.json": b"{}" for step in steps}})
+
+
+@pytest.mark.parametrize("steps", [(100,), (100, 200)])
+def test_a_model_and_the_optimizers_of_its_ranks_are_one_checkpoint_for_each_step(
+    tmp_path: Path, steps: tuple[int, ...]
+) -> None:
+    found = inventory(with_ranked_optimizer(tmp_path, steps)).checkpoints
+    assert sorted(one.step or 0 for one in found) == list(steps)
+    for one in found:
+        assert (one.status, one.resumable, one.world_size, len(one.shards)) == (Status.COMPLETE, True, 2, 4)
+
+
+@pytest.mark.parametrize("lost", ["optim_000200_rank0.pt", "optim_000200_rank1.pt", "model_000200.pt"])
+def test_a_file_that_one_of_the_steps_lost_is_named(tmp_path: Path, lost: str) -> None:
+    with_ranked_optimizer(tmp_path)
+    (tmp_path / lost).unlink()
+    age(tmp_path)
+    newest, oldest = inventory(tmp_path).checkpoints
+    assert (newest.step, newest.status, oldest.status) == (200, Status.INCOMPLETE, Status.COMPLETE)
+    assert ("shard_missing", lost) in damaged(newest)
+
+
+def test_fewer_ranks_with_larger_parts_are_a_change_of_the_world_not_a_loss(tmp_path: Path) -> None:
+    with_ranked_optimizer(tmp_path)
+    (tmp_path / "optim_000200_rank1.pt").unlink()
+    larger = {"state": {0: {"m": Tensor("0", (64, 64))}}, "param_groups": [{"lr": 0.1}]}
+    written(tmp_path, {"optim_000200_rank0.pt": torch_zip(larger)})
+    assert inventory(tmp_path).checkpoints[0].status is Status.COMPLETE

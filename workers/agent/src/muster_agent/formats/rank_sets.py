@@ -12,6 +12,9 @@ STEP_IN_NAME = re.compile(
     r"(?:^|[_.-])(?:global[_-]?step|step|iter(?:ation)?|ba|checkpoint|ckpt)[_=-]?(\d{1,18})(?=[_.-])", re.ASCII
 )
 _WORLD = re.compile(r"world_size_(\d{1,6})(?:\D|$)", re.ASCII)
+_STEP_AND_RANK = re.compile(
+    r"(?P<part>[^{}]*?\D)(?P<step>\d{1,18})[_-]rank[_-]?(?P<rank>\d{1,6})(?P<ending>\.(?:pt|pth|bin|ckpt))", re.ASCII
+)
 MAX_WORLD = 100_000
 
 
@@ -51,6 +54,12 @@ def split_rank(name: str) -> tuple[str, int, str] | None:
     """(what is before the rank, the rank, what is behind it) of a file's name; None where it names no rank."""
     match = _RANK.fullmatch(name)
     return (match["head"], int(match["rank"]), match["tail"]) if match else None
+
+
+def split_step_and_rank(name: str) -> re.Match[str] | None:
+    """The part, the step, the rank and the ending of a name such as `optim_000100_rank0.pt`; None for another."""
+    match = _STEP_AND_RANK.fullmatch(name)
+    return None if match is None or "world_size" in match["part"] else match
 
 
 def rank_sets(names: Iterable[str]) -> list[RankSet]:

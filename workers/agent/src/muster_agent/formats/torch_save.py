@@ -16,7 +16,7 @@ from muster_agent.formats.foreign import UNKNOWN_FORMAT
 from muster_agent.formats.limits import NeedsChild
 from muster_agent.formats.names import is_like_a_checkpoint, is_temporary, stem_of, step_of_file
 from muster_agent.formats.own_names import misplaced_findings
-from muster_agent.formats.rank_sets import STEP_IN_NAME, RankSet, rank_sets, split_rank
+from muster_agent.formats.rank_sets import STEP_IN_NAME, RankSet, rank_sets, split_rank, split_step_and_rank
 from muster_agent.formats.safetensors import add_absent, other_files
 from muster_agent.formats.torch_archive import Loaded, add_torch_shard, begins_like_torch, inspect, tensor_ranges
 from muster_agent.formats.torch_lookalikes import SIDE_TEXT_BYTES
@@ -138,6 +138,8 @@ def claims(folder: Folder) -> bool:
         return False
     if _EPOCH_FOLDER.fullmatch(os.path.basename(folder.path)):
         return True
+    if any(_belongs_to_a_step(name, names) for name in names):
+        return False
     if _are_ranks_of_one(names):
         return True
     roles = {role_of_key(name.rsplit(".", 1)[0]) for name in names}
@@ -150,6 +152,15 @@ def _are_ranks_of_one(names: list[str]) -> bool:
     if any(STEP_IN_NAME.search(one.pattern) or one.head.startswith(("latest", "last", "ep")) for one in sets):
         return False
     return any(len(one.names) > 1 for one in sets)
+
+
+def _belongs_to_a_step(name: str, names: list[str]) -> bool:
+    """Whether it names a step and a rank, and a file without a rank names the same step: `model_000100.pt`."""
+    match = split_step_and_rank(name)
+    if match is None:
+        return False
+    ending = f"{match['step']}{match['ending']}"
+    return any(other.endswith(ending) and split_rank(other) is None for other in names)
 
 
 def _stem(name: str) -> str:
