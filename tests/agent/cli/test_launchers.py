@@ -12,6 +12,8 @@ from muster_agent.cli.launchers import Launcher, launcher_text, misfit, needs_qu
 from muster_agent.decide.model import ResumeDecision
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.formats.damage import age
+from tests.agent.torch_factory import Tensor, torch_zip
 
 AWKWARD = ["plain", "two words", "quote'\"", "$(touch x)", "`id`", "a\nb", "tab\there", "*", "模型", "-x", "a;b"]
 
@@ -135,3 +137,14 @@ def test_a_path_that_is_no_valid_text_is_passed_on_to_the_byte(tmp_path: Path) -
     command = [sys.executable, "-c", "from muster_agent.cli import main; main()", "resume-point", raw]
     done = subprocess.run([*command, "--format", "path"], capture_output=True)
     assert (done.returncode, done.stdout) == (0, raw + b"/step-00000010\n")
+
+
+@pytest.mark.parametrize("launcher", ["path", "hf"])
+def test_a_file_for_each_part_is_given_as_the_file_of_the_model(tmp_path: Path, launcher: str) -> None:
+    optimizer = {"state": {0: {"m": Tensor("0", (2,))}}, "param_groups": [{"lr": 0.1}]}
+    (tmp_path / "model000100.pt").write_bytes(torch_zip({"w": Tensor("0", (2,))}))
+    (tmp_path / "opt000100.pt").write_bytes(torch_zip(optimizer))
+    age(tmp_path)
+    answer = muster(tmp_path, "--format", launcher)
+    assert answer.exit_code == 0
+    assert answer.stdout.split()[-1] == str(tmp_path / "model000100.pt")

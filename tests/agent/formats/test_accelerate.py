@@ -161,3 +161,28 @@ def test_another_tag_than_accelerates_own_is_only_found_by_latest(tmp_path: Path
     assert not read(folder).resumable
     (folder / "global_step4").rename(folder / "pytorch_model")
     assert read(folder).resumable
+
+
+@pytest.mark.parametrize(
+    ("name", "note", "step"),
+    [
+        ("lora-step00000200-state", b'{"current_epoch": 1, "current_step": 200}', 200),
+        ("lora-step00000200-state", None, 200),
+        ("lora-000002-state", b'{"current_epoch": 2, "current_step": 640}', 640),
+        ("lora-state", b'{"current_step": 900}', 900),
+        ("lora-000002-state", b"[]", None),
+    ],
+)
+def test_the_step_of_a_state_folder_is_what_its_note_says_or_its_name(
+    tmp_path: Path, name: str, note: bytes | None, step: int | None
+) -> None:
+    files = saved() if note is None else {**saved(), "train_state.json": note}
+    found = read(write(tmp_path / name, files))
+    assert (found.step, found.status, found.resumable) == (step, Status.COMPLETE, True)
+    assert "step_mismatch" not in {code for code, _ in alarms(found)}
+
+
+def test_a_state_folder_whose_name_and_note_differ_says_so(tmp_path: Path) -> None:
+    files = {**saved(), "train_state.json": b'{"current_step": 150}'}
+    found = read(write(tmp_path / "lora-step00000200-state", files))
+    assert (found.step, "step_mismatch" in {code for code, _ in alarms(found)}) == (150, True)

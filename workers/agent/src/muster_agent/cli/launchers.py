@@ -8,8 +8,11 @@ import shlex
 from collections.abc import Callable
 from enum import StrEnum
 
+import msgspec
+
 from muster_agent.decide.frameworks import number_of
 from muster_agent.decide.model import ResumeDecision
+from muster_agent.formats.base import Role, ShardMap
 
 
 class Launcher(StrEnum):
@@ -31,6 +34,18 @@ def launcher_text(launcher: Launcher, decision: ResumeDecision) -> str:
     if decision.path is None:
         return ""
     return decision.path if launcher is Launcher.PATH else shlex.join(_WORDS[launcher](decision.path, decision.step))
+
+
+def with_its_model_file(decision: ResumeDecision, chosen: ShardMap | None) -> ResumeDecision:
+    """For a checkpoint of a file for each part, which no script takes by one name: the path of the model's file, by
+    which such scripts find the others."""
+    if decision.path is None or chosen is None or not os.path.basename(decision.path).startswith("{part}"):
+        return decision
+    models = (shard.path for shard in chosen.shards if shard.role is Role.MODEL and shard.rank is None)
+    name = next(models, None)
+    if name is None:
+        return decision
+    return msgspec.structs.replace(decision, path=os.path.join(os.path.dirname(decision.path), name))
 
 
 def needs_quoting(launcher: Launcher, text: str) -> bool:

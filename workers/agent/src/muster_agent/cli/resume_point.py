@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from muster_agent.cli.inventory import listed
-from muster_agent.cli.launchers import Launcher, launcher_text, misfit, needs_quoting
+from muster_agent.cli.launchers import Launcher, launcher_text, misfit, needs_quoting, with_its_model_file
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
 from muster_agent.cli.path_rules import read_rules, rules_option
 from muster_agent.cli.resume_text import decision_lines, failure_lines, warning_lines
@@ -109,7 +109,8 @@ def resume_point(
     if as_json:
         print_json(_json(decision))
     elif launcher is not None:
-        _print_for(Launcher(launcher), decision)
+        chosen = next((one for one in shard_maps if one.path == decision.path), None)
+        _print_for(Launcher(launcher), with_its_model_file(decision, chosen))
     else:
         for line in decision_lines(decision, path):
             click.echo(one_line(line))

@@ -25,7 +25,7 @@ from muster_agent.formats.names import is_temporary
 from muster_agent.formats.nested import read_nested
 from muster_agent.formats.own_names import misplaced_findings
 from muster_agent.formats.pickle_machine import Record
-from muster_agent.formats.safetensors import add_absent, other_files
+from muster_agent.formats.safetensors import add_absent, other_files, read_json
 from muster_agent.formats.torch_archive import Loaded, add_torch_shard, scalar, tensor_ranges
 
 FORMAT = "accelerate"
@@ -34,6 +34,10 @@ _RANDOM = re.compile(r"random_states_(\d{1,6})\.pkl", re.ASCII)
 _RANK_MODEL = re.compile(r"(pytorch_model_fsdp_\d{1,4}|optimizer_\d{1,4})_rank(\d{1,6})\.bin", re.ASCII)
 _OWN_TAG = re.compile(r"pytorch_model(?:_\d{1,4})?", re.ASCII)
 """Accelerate asks DeepSpeed for its own tag by name, so that it needs no `latest`."""
+_KOHYA = re.compile(r"(?:.*-)?step(\d{1,18})-state|(?:.*-)?state", re.ASCII | re.DOTALL)
+"""The folders of kohya's scripts: `lora-step00000200-state`, `lora-000002-state` of an epoch, `lora-state`."""
+_KOHYA_NOTE = "train_state.json"
+_MAX_NOTE_BYTES = 64 * 1024
 _MAX_RANKS = 100_000
 _MAX_LISTED = 200
 
@@ -75,6 +79,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
         add_absent(draft, folder, "model.safetensors", "there are no weights in any form, but other state is here")
     _check_random_states(draft, folder, fsdp_ranks)
     _note_counter(draft, folder, states)
+    _take_noted_step(draft, folder)
     draft.findings.extend(configuration_findings(folder))
     known = {shard.path for shard in draft.shards} | used
     draft.shards.extend(other_files(folder, known))
@@ -120,6 +125,21 @@ def _note_counter(draft: Draft, folder: Folder, states: dict[str, Loaded]) -> No
     detail = f"the {match.group(1)} in its name counts the saves of its job, not steps{said}"
     cure = "Nothing need be done; keep the step among what is saved, to see what a restart would lose."
     draft.findings.append(finding("step_mismatch", path=folder.path, detail=detail, severity=Severity.NOTE, cure=cure))
+
+
+def _take_noted_step(draft: Draft, folder: Folder) -> None:
+    """Scripts of kohya note the step beside the state, and in the folder's name where they save by steps."""
+    match = _KOHYA.fullmatch(os.path.basename(folder.path))
+    if match is None or draft.step is not None:
+        return
+    document, found = read_json(folder, _KOHYA_NOTE, _MAX_NOTE_BYTES) if _KOHYA_NOTE in folder.files else (None, None)
+    draft.findings.extend([found] if found else [])
+    noted = document.get("current_step") if isinstance(document, dict) else None
+    named = int(match.group(1)) if match.group(1) else None
+    draft.step = noted if type(noted) is int and noted >= 0 else named
+    if named is not None and draft.step != named:
+        detail = f"the name says step {named}, {_KOHYA_NOTE} says {draft.step}"
+        draft.findings.append(finding("step_mismatch", path=folder.path, detail=detail))
 
 
 # -- FSDP with a file per rank -----------------------------------------------------------------------------------------
