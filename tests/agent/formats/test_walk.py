@@ -85,15 +85,17 @@ def test_links_are_followed_once_and_circles_end(run: Path) -> None:
     (run / "also").symlink_to("step-00000030")
     (run / "step-31").symlink_to("step-31")
     found = take(run)
-    assert steps(found) == [30, 20, 10]
-    assert codes(found) == ["link_broken"]
+    assert steps(found) == [31, 30, 20, 10]
+    assert [one.code for one in found.checkpoints[0].findings] == ["link_broken"]
 
 
 def test_a_link_out_of_the_root_is_named_and_not_followed(run: Path, tmp_path: Path) -> None:
     outside = write_checkpoint(tmp_path / "outside", 99, rank_bytes=300, world_size=2)
     (run / "step-99").symlink_to(outside)
     found = take(run)
-    assert (steps(found), codes(found)) == ([30, 20, 10], ["link_escapes_root"])
+    assert steps(found) == [99, 30, 20, 10]
+    assert (found.checkpoints[0].status, found.checkpoints[0].shards) == (Status.UNREADABLE, ())
+    assert [one.code for one in found.checkpoints[0].findings] == ["link_escapes_root"]
 
 
 def test_a_root_that_is_itself_a_link_is_followed(run: Path, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def read_place(place: str, *, root: str, age_limit: AgeLimit, with_tensors: bool
     try:
         seen = os.stat(place)
     except OSError as error:
-        return _could_not_look(place, trouble(error, place), age_limit)
+        return could_not_look(place, trouble(error, place), age_limit)
     if stat.S_ISDIR(seen.st_mode):
         real = os.path.realpath(place)
         inside = root if real == root or real.startswith(root.rstrip("/") + "/") else real
@@ -107,7 +107,7 @@ def read_folder(folder: Folder, *, age_limit: AgeLimit, with_tensors: bool) -> S
 def begin_folder(folder: Folder, children: Children, *, age_limit: AgeLimit, with_tensors: bool) -> ShardMap | Later:
     """As read_folder, but where the metadata is large a child begins to read it, and the caller may go on."""
     if not folder.listed:
-        return _could_not_look(folder.path, folder.findings[-1], age_limit)
+        return could_not_look(folder.path, folder.findings[-1], age_limit)
     reader = registry.format_of_checkpoint(folder)
 
     def finish(draft: Draft) -> ShardMap:
@@ -192,12 +192,12 @@ def is_family(path: str) -> bool:
 
 def _read_family_at(place: str, folder: Folder, age_limit: AgeLimit) -> ShardMap:
     if not folder.listed:
-        return _could_not_look(place, folder.findings[-1], age_limit)
+        return could_not_look(place, folder.findings[-1], age_limit)
     for family_format, family in registry.families_of(folder):
         if os.path.join(folder.path, family.pattern) == place:
             return read_family(folder, family_format, family, age_limit=age_limit, with_tensors=True)
     detail = f"no files in {folder.path} are named like that"
-    return _could_not_look(place, finding("listing_failed", path=place, detail=detail), age_limit)
+    return could_not_look(place, finding("listing_failed", path=place, detail=detail), age_limit)
 
 
 def _guarded(read: object, path: str) -> Draft:
@@ -219,14 +219,15 @@ def _guarded(read: object, path: str) -> Draft:
         return draft
 
 
-def _could_not_look(place: str, found: Finding, age_limit: AgeLimit) -> ShardMap:
+def could_not_look(place: str, found: Finding, age_limit: AgeLimit) -> ShardMap:
+    """What can be said of a checkpoint of which only its name is known; `found` says why."""
     draft = Draft(UNKNOWN_FORMAT, roles=None, findings=[found])
     return _conclude(draft, place, Folder(place, place), age_limit)
 
 
 def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> ShardMap:
     named = step_of_name(os.path.basename(path))
-    if named is None and os.path.basename(path) in folder.files:
+    if named is None and (os.path.basename(path) in folder.files or not folder.files):
         named = step_of_file(os.path.basename(path))
     if is_temporary(os.path.basename(path)):
         draft.settling, named = True, step_of_unfinished(os.path.basename(path))

@@ -156,6 +156,7 @@ def _take_refusal(draft: Draft, name: str, refused: PickleRefused) -> None:
     if refused.too_large:
         draft.undecided = f"{name} is larger than this version reads: {refused.reason}"
         return
+    draft.withheld = draft.withheld or refused.unsafe
     code = "metadata_unsafe" if refused.unsafe else "metadata_unreadable"
     draft.findings.append(finding(code, path=name, detail=f"{name} was refused: {refused.reason}"))
 

@@ -14,7 +14,7 @@ import msgspec
 
 from muster_agent.formats.base import Finding, Role, Severity, ShardEntry
 from muster_agent.formats.codes import finding
-from muster_agent.formats.deepspeed_facts import Facts, facts_of
+from muster_agent.formats.deepspeed_facts import Facts, facts_of, is_foreign
 from muster_agent.formats.deepspeed_names import Kind, Part, Parts, expert_name, model_name, part_of, zero_name
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
@@ -66,9 +66,17 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     grid = _grid(parts, facts)
     _take_files(draft, folder, parts, grid, _expected(parts, facts, grid), loaded, with_tensors=with_tensors)
     _take_offloaded(draft, folder, facts)
+    draft.findings.extend(
+        _foreign(name) for name, one in loaded.items() if one.value is not None and is_foreign(one.value)
+    )
     _take_layout(draft, facts, grid, folder.path)
     draft.shards.extend(other_files(folder, {shard.path for shard in draft.shards}))
     return draft
+
+
+def _foreign(name: str) -> Finding:
+    detail = f"{name} can be read, but holds nothing that DeepSpeed writes: neither state nor the ranks of the save"
+    return finding("metadata_unreadable", path=name, detail=detail)
 
 
 # -- what one file says of all -----------------------------------------------------------------------------------------

@@ -60,6 +60,20 @@ def facts_of(loaded: Iterable[Loaded]) -> Facts:
     return facts
 
 
+def is_foreign(value: Any) -> bool:
+    """Whether a file that was read to its end, and is named like one of DeepSpeed's, holds nothing of DeepSpeed's."""
+    return not (isinstance(value, dict) and _OWN_KEYS & set(filter(_is_text, value)))
+
+
+_OWN_KEYS = frozenset(
+    {"module", "optimizer", "optimizer_state_dict", "param_shapes", "ds_version", "dp_world_size", "global_steps"}
+)
+
+
+def _is_text(key: object) -> bool:
+    return type(key) is str
+
+
 def _take_model(facts: Facts, value: dict[Any, Any]) -> None:
     facts.dp = facts.dp or _count(scalar(value, "dp_world_size"))
     facts.mp = facts.mp or _count(scalar(value, "mp_world_size"))

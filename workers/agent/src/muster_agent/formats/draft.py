@@ -33,6 +33,8 @@ class Draft:
     undecided: str | None = None
     structure_known: bool = False
     """What is said about the bytes holds even where a pickle among them asks for code."""
+    withheld: bool = False
+    """Metadata was refused before its end, so that it says nothing of the bytes."""
     not_resumable_reasons: list[str] = field(default_factory=list)
     number_is_no_step: bool = False
     """The number in its name counts something else, such as epochs, in a folder that counts steps."""
@@ -53,6 +55,7 @@ def nest(draft: Draft, inner: Draft, folder_name: str) -> None:
     draft.undecided = draft.undecided or inner.undecided
     draft.settling = draft.settling or inner.settling
     draft.structure_known = draft.structure_known or inner.structure_known
+    draft.withheld = draft.withheld or inner.withheld
     draft.not_resumable_reasons.extend(inner.not_resumable_reasons)
 
 

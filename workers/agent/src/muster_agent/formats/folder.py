@@ -12,6 +12,8 @@ from itertools import islice
 from types import TracebackType
 from typing import NamedTuple, Self
 
+import msgspec
+
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
 from muster_agent.formats.names import is_noise, is_ours, is_text
@@ -351,3 +353,8 @@ def _escape(name: str, path: str) -> Finding:
 
 def _named(found: Finding, name: str) -> Finding:
     return finding(found.code, path=name, detail=found.detail)
+
+
+def absolute(found: Finding, path: str) -> Finding:
+    """A finding about a folder's entry, as one about a place of its own."""
+    return found if found.path.startswith("/") else msgspec.structs.replace(found, path=os.path.join(path, found.path))

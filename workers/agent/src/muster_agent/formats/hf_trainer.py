@@ -24,7 +24,7 @@ from muster_agent.formats.hf_weights import add_weights, is_weight_name
 from muster_agent.formats.names import is_temporary
 from muster_agent.formats.nested import read_nested
 from muster_agent.formats.pickle_machine import Record
-from muster_agent.formats.safetensors import add_absent, metadata_entry, other_files
+from muster_agent.formats.safetensors import add_absent, decode_json, metadata_entry, other_files
 from muster_agent.formats.torch_archive import Loaded
 
 FORMAT = "hf_trainer"
@@ -134,7 +134,7 @@ def _read_state(folder: Folder) -> tuple[dict[str, Any], Finding | None]:
         code = trouble(error, os.path.join(folder.path, STATE_NAME)).code
         return {}, finding(code, path=STATE_NAME, detail=detail)
     try:
-        state = msgspec.json.decode(data)
+        state = decode_json(data)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         return {}, _unparsed(data, error)
     if not isinstance(state, dict):

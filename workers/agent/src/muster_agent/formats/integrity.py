@@ -13,7 +13,7 @@ from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, reach
 from muster_agent.formats.names import unsafe_reason
 from muster_agent.formats.recorded import Open, RecordedSum
-from muster_agent.formats.safetensors import metadata_entry
+from muster_agent.formats.safetensors import decode_json, metadata_entry
 
 NAME = "integrity.json"
 MAX_BYTES = 64 * 1024 * 1024
@@ -76,7 +76,7 @@ def _parse(data: bytes) -> dict[str, str]:
     if len(data) > MAX_BYTES:
         raise _Refused(f"{NAME} is larger than {MAX_BYTES} bytes")
     try:
-        document = msgspec.json.decode(data)
+        document = decode_json(data)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise _Refused(f"{NAME} is not valid JSON: {error}") from None
     files = document.get("files") if isinstance(document, dict) else None

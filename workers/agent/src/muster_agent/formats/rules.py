@@ -86,7 +86,7 @@ def rules_at(tree: Tree, place: str) -> tuple[tuple[Rule, ...], list[Finding]]:
             if opened.size_bytes > MAX_RULES_BYTES:
                 raise RulesInvalid(f"it is larger than {MAX_RULES_BYTES} bytes")
             return parse_rules(opened.pread(opened.size_bytes, 0)), []
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return (), []
     except OSError as error:
         return (), [trouble(error, path)]

@@ -17,6 +17,8 @@ from muster_agent.formats.safetensors_header import Header, read_header
 
 FORMAT = "safetensors"
 MAX_INDEX_BYTES = 64 * 1024 * 1024
+MAX_JSON_VALUES = 4_000_000
+"""Commas and brackets; an index of a million tensors has one of each for every tensor."""
 
 
 class ReadShard(NamedTuple):
@@ -91,13 +93,20 @@ def metadata_entry(name: str, seen: FileSeen) -> ShardEntry:
     return ShardEntry(path=name, size_bytes=seen.size_bytes, mtime_ns=seen.mtime_ns, role=Role.METADATA)
 
 
+def decode_json(data: bytes) -> Any:
+    """The document. Raises ValueError for what is none, and for so many values that they would take gigabytes."""
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_JSON_VALUES:
+        raise ValueError(f"it has more than {MAX_JSON_VALUES} values")
+    return msgspec.json.decode(data)
+
+
 def read_json(folder: Folder, name: str, limit_bytes: int = MAX_INDEX_BYTES) -> tuple[Any, Finding | None]:
     """The JSON document in `name`, or the finding that says why there is none."""
     path = os.path.join(folder.path, name)
     if folder.files[name].size_bytes > limit_bytes:
         return None, finding("metadata_unreadable", path=name, detail=f"{name} is larger than {limit_bytes} bytes")
     try:
-        return msgspec.json.decode(folder.read(name, limit_bytes)), None
+        return decode_json(folder.read(name, limit_bytes)), None
     except OSError as error:
         return None, finding(trouble(error, path).code, path=name, detail=f"{name} could not be read: {error.strerror}")
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:

@@ -16,8 +16,8 @@ from muster_agent.formats.safetensors_quick import BITS, quick_names
 from muster_agent.formats.tree import Opened, Tree
 
 MAX_HEADER_BYTES = 100_000_000
-MAX_HEADER_ITEMS = 16_000_000
-"""Colons, commas and brackets in one header: some 3 million tensors. More would cost gigabytes to decode."""
+MAX_HEADER_ITEMS = 10_000_000
+"""Colons, commas and brackets in one header: some 800,000 tensors. More would cost half a gigabyte to decode."""
 FIRST_READ_BYTES = 64 * 1024
 
 

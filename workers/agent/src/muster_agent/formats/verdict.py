@@ -99,7 +99,7 @@ def status_of(draft: Draft, *, recent: bool) -> Status:
     """Definite knowledge comes first: damage seen is damage, even where another shard could not be looked at."""
     codes = {found.code for found in draft.findings if found.severity is Severity.DAMAGE}
     could_not = {found.code for found in draft.findings if found.severity is not Severity.NOTE} & COULD_NOT_LOOK
-    if draft.structure_known:
+    if draft.structure_known and not draft.withheld:
         could_not = could_not - {"metadata_unsafe"}
     if is_unfinished(draft) and recent and not could_not:
         return Status.IN_PROGRESS

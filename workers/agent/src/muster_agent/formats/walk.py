@@ -23,8 +23,9 @@ from muster_agent.formats.checkpoint import (
 from muster_agent.formats.child import Children
 from muster_agent.formats.codes import finding
 from muster_agent.formats.evidence import Memory
-from muster_agent.formats.folder import Folder, PosixTree, escapes
+from muster_agent.formats.folder import Folder, PosixTree, absolute, escapes
 from muster_agent.formats.hub_cache import root_of
+from muster_agent.formats.known_by_name import unread_tasks
 from muster_agent.formats.names import is_temporary, step_of_name, step_of_unfinished
 from muster_agent.formats.pointer_findings import pointer_findings
 from muster_agent.formats.pointers import is_other_name, is_pointer, read_pointer
@@ -39,7 +40,7 @@ from muster_agent.probes.filesystem import missing_mount, read_file_system
 
 __all__ = ["Enough", "Inventory", "RootUnreadable", "inventory"]
 
-MAX_DEPTH = 8
+MAX_DEPTH = 16
 NOTE_SECONDS = 5.0
 
 
@@ -112,6 +113,7 @@ class _Walk:
             own = set(claimed.owns(folder)) if claimed else set()
             steps = [name for name in folder.folders if step_of_name(name) is not None and name not in own]
             self._enter_folders(steps, folder, depth)
+            self.tasks.extend(task for name, task in unread_tasks(folder).items() if name not in own)
         else:
             self.descend(folder, depth)
 
@@ -120,7 +122,10 @@ class _Walk:
         self._take_pointers(folder)
         shared = self._take_families(folder)
         self._take_files(folder, shared)
-        self.findings.extend(found for found in folder.findings if not is_pointer(folder, found.path))
+        unread = unread_tasks(folder)
+        self.tasks.extend(unread.values())
+        told = (found for found in folder.findings if found.path not in unread and not is_pointer(folder, found.path))
+        self.findings.extend(absolute(found, folder.path) for found in told)
         self._enter_folders([name for name in folder.folders if name not in shared], folder, depth)
 
     def _take_families(self, folder: Folder) -> set[str]:
@@ -146,8 +151,11 @@ class _Walk:
                     self.findings.append(_leftover(path))
                 else:
                     self._go_into(path, folder.identities.get(name), True, depth + 1)
-            elif (is_step := step_of_name(name) is not None) or (not name.startswith(".") and depth < MAX_DEPTH):
-                self._go_into(path, folder.identities.get(name), is_step, depth + 1)
+            elif (is_step := step_of_name(name) is not None) or not name.startswith("."):
+                if is_step or depth < MAX_DEPTH:
+                    self._go_into(path, folder.identities.get(name), is_step, depth + 1)
+                else:
+                    self.findings.append(_too_deep(path))
 
     def follow_links(self) -> None:
         """Links come last, so that a folder is listed under its own name where it has one inside the root."""
@@ -376,6 +384,11 @@ def _check_mount(place: str) -> None:
 
 def _newest_first(shard_map: ShardMap) -> tuple[int, str, str]:
     return 1 if shard_map.step is None else -shard_map.step, shard_map.run, shard_map.path
+
+
+def _too_deep(path: str) -> Finding:
+    detail = f"it lies more than {MAX_DEPTH} folders below the place, and was not looked at"
+    return finding("listing_failed", path=path, detail=detail, cure="Name this folder, or one nearer to it.")
 
 
 def _leftover(path: str) -> Finding:
