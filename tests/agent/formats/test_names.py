@@ -60,13 +60,16 @@ def test_a_files_step_is_in_its_stem(name: str, step: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a.tmp", ".tmpAb3dE9", "5.orbax-checkpoint-tmp", "iter_1_local.dirty.pt", "x.partial"]
+    "name",
+    ["a.tmp", ".tmpAb3dE9", "5.orbax-checkpoint-tmp", "iter_1_local.dirty.pt", "x.partial"]
+    + [".model.safetensors.aBc123", ".__1_0.distcp.x9Yz0Q", "w.bin.part", "w.bin.crdownload", "w.bin.aria2"]
+    + ["w.bin.incomplete"],
 )
 def test_names_of_unfinished_things_are_known(name: str) -> None:
     assert is_temporary(name)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "step-5", "tmp-notes", ".metadata"])
+@pytest.mark.parametrize("name", ["model.safetensors", "step-5", "tmp-notes", ".metadata", ".state.pickle", "a.part1"])
 def test_other_names_are_not_taken_for_unfinished(name: str) -> None:
     assert not is_temporary(name)
 

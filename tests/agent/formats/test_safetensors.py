@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from muster_agent.formats.base import Role, ShardMap, Status
 from muster_agent.formats.detect import read_checkpoint
 
 from tests.agent.checkpoint_factory import safetensors_bytes
+from tests.agent.formats.damage import age
 
 WEIGHTS = {f"model.layer{number}": bytes([number]) * 16 for number in range(4)}
 
@@ -75,6 +77,16 @@ def test_a_file_that_the_index_names_and_that_is_gone_makes_it_incomplete(tmp_pa
 def test_an_index_is_the_commit_marker_so_a_recent_gap_is_not_a_running_save(tmp_path: Path) -> None:
     folder = write_indexed(tmp_path / "step-7")
     (folder / "model-00002-of-00002.safetensors").unlink()
+    os.utime(folder / "model.safetensors.index.json")
+    assert read_checkpoint(folder, grace_seconds=3600).status is Status.INCOMPLETE
+
+
+def test_an_index_that_came_before_its_files_may_be_the_first_of_a_running_copy(tmp_path: Path) -> None:
+    folder = write_indexed(tmp_path / "step-7")
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    os.utime(folder / "model-00001-of-00002.safetensors")
+    assert read_checkpoint(folder, grace_seconds=3600).status is Status.IN_PROGRESS
+    age(folder)
     assert read_checkpoint(folder, grace_seconds=3600).status is Status.INCOMPLETE
 
 

@@ -234,6 +234,8 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
     if (draft.step is not None or draft.number_is_no_step) and counts_epochs(os.path.basename(path)):
         named = None
     draft.shards = [_with_shared_file(shard, folder) for shard in draft.shards]
+    left = [folder.seen(found.path) for found in draft.findings if found.code == "temporary_left"]
+    draft.temporary_is_recent = any(seen is not None and age_limit.is_recent(seen.mtime_ns) for seen in left)
     return conclude(
         draft,
         path=path,

@@ -30,6 +30,8 @@ class Draft:
     must_match: tuple[str, ...] = ()
     settling: bool = False
     """A name or a file that only a running save leaves says that this one has not ended, or was abandoned."""
+    temporary_is_recent: bool = False
+    """A file under a name that only an unfinished copy or save has was written just now."""
     undecided: str | None = None
     structure_known: bool = False
     """What is said about the bytes holds even where a pickle among them asks for code."""

@@ -26,7 +26,10 @@ _GENERIC_FOLDERS = frozenset(
     }
 )
 """What every job calls the folder of its checkpoints, so that the name tells no run from another."""
+_RSYNC = re.compile(r"^\..+\.(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{6}$", re.DOTALL)
+"""What rsync calls a file until it is whole: `.model.safetensors.aBc123`."""
 _TEMPORARY = re.compile(
+    rf"{_RSYNC.pattern}|\.(?:part|crdownload|aria2)$|"
     r"\.tmp[A-Za-z0-9_-]*$|\.tmp\.|\.orbax-checkpoint-tmp|_tmp_[0-9a-f-]{8,}$|\.partial$|\.incomplete$|\.dirty\."
     r"|^tmp-checkpoint-\d+$|^\._dlrover_ckpt_stage$"
 )
@@ -135,7 +138,7 @@ def is_ours(name: str) -> bool:
 
 def is_noise(name: str) -> bool:
     """Files that file systems and tools leave and that are never part of a checkpoint (`.nfs*` silly renames)."""
-    if name == DLROVER_STAGE:
+    if name == DLROVER_STAGE or (name.startswith("._") and _RSYNC.search(name)):
         return False
     return name.startswith(_NOISE_STARTS) or name.endswith(_OWN_ENDINGS) or name in _NOISE_NAMES
 

@@ -21,6 +21,8 @@ _LARGEST_SKEW_NS = 24 * 3600 * 1_000_000_000
 NOT_THERE = frozenset({"shard_missing", "metadata_missing"})
 _NOT_YET = NOT_THERE | {"shard_empty"}
 """What a save that has no commit marker leaves for a moment: a file not made yet, or made and still empty."""
+_ARRIVING = _NOT_YET | {"shard_truncated"}
+"""What a copy that is still running leaves, which may bring the commit marker first."""
 LEAST_GRACE_SECONDS = 600.0
 SAVES_IN_GRACE = 3.0
 
@@ -63,13 +65,14 @@ def conclude(
 ) -> ShardMap:
     """The ShardMap of a checkpoint: status, whether it can be resumed from, and the findings that follow from those."""
     recent = age_limit.is_recent(newest_mtime_ns)
-    status = status_of(draft, recent=recent)
+    arriving = recent and (draft.temporary_is_recent or _marker_came_first(draft, age_limit))
+    status = status_of(draft, recent=recent, arriving=arriving)
     reasons = [*draft.not_resumable_reasons, *_reasons(draft, status)]
     if (draft.settling or draft.committed is False) and status in (Status.INCOMPLETE, Status.UNCOMMITTED):
         reasons.extend(_abandoned(newest_mtime_ns, age_limit))
     findings = [
         *(draft.findings if status is not Status.IN_PROGRESS else map(_as_of_a_running_save, draft.findings)),
-        *_status_findings(status, path),
+        *_status_findings(status, path, has_marker=bool(draft.committed)),
         *_step_findings(draft.step, named_step, path),
         *_role_findings(draft.roles if status in _WHOLE else None, path),
         *shape_findings(draft.shards, draft.world_size, path),
@@ -95,13 +98,25 @@ def conclude(
     )
 
 
-def status_of(draft: Draft, *, recent: bool) -> Status:
-    """Definite knowledge comes first: damage seen is damage, even where another shard could not be looked at."""
+def _marker_came_first(draft: Draft, age_limit: AgeLimit) -> bool:
+    """Whether all metadata came here just now and before every whole data file, as a copy may bring it, so that the
+    rest may be on its way. A save writes its marker last: what is not whole after that is damage."""
+    times = [shard.mtime_ns or 0 for shard in draft.shards if shard.role is Role.METADATA and shard.size_bytes]
+    if not draft.committed or not times or not all(map(age_limit.is_recent, times)):
+        return False
+    damaged = {found.path for found in draft.findings if found.severity is Severity.DAMAGE}
+    data = [shard for shard in draft.shards if shard.role is not Role.METADATA and shard.path not in damaged]
+    return all(shard.mtime_ns is None or shard.mtime_ns >= max(times) for shard in data)
+
+
+def status_of(draft: Draft, *, recent: bool, arriving: bool = False) -> Status:
+    """Definite knowledge comes first: damage seen is damage, even where another shard could not be looked at.
+    `arriving`: something says that files are being copied here."""
     codes = {found.code for found in draft.findings if found.severity is Severity.DAMAGE}
     could_not = {found.code for found in draft.findings if found.severity is not Severity.NOTE} & COULD_NOT_LOOK
     if draft.structure_known and not draft.withheld:
         could_not = could_not - {"metadata_unsafe"}
-    if is_unfinished(draft) and recent and not could_not:
+    if recent and not could_not and (is_unfinished(draft) or (arriving and codes and codes <= _ARRIVING)):
         return Status.IN_PROGRESS
     if codes - COULD_NOT_LOOK - NOT_THERE:
         return Status.CORRUPT
@@ -152,11 +167,13 @@ STATUS_REASONS = {
 }
 
 
-def _status_findings(status: Status, path: str) -> list[Finding]:
+def _status_findings(status: Status, path: str, *, has_marker: bool) -> list[Finding]:
     if status is Status.UNCOMMITTED:
         return [finding("uncommitted", path=path, detail="all files are there, but the commit marker is not")]
     if status is Status.IN_PROGRESS:
-        return [finding("in_progress", path=path, detail="no commit marker yet, and the newest change is recent")]
+        no_marker = "no commit marker yet, and the newest change is recent"
+        copied = "files are not whole yet, and the newest change is recent, as while a save or a copy of one runs"
+        return [finding("in_progress", path=path, detail=copied if has_marker else no_marker)]
     return []
 
 
