@@ -73,6 +73,8 @@ def placement(
         "status": Placement.Status.COMPLETE,
         "trust": Placement.Trust.COMPLETE,
         "resumable": True,
+        "format": "safetensors",
+        "world_size": shards,
         "shard_count": shards,
         "total_bytes": total_bytes,
         "fingerprint": f"{step:032x}",

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.accounts.models import ActivityEntry, ApiToken, Role, User
-from apps.core.serializers import StrictSerializer
+from apps.core.serializers import StrictSerializer, WholeNumberField
 
 TOKEN_ROLES = [(role.value, role.label) for role in Role if role != Role.NONE]
 
@@ -38,7 +38,7 @@ class NewTokenSerializer(TokenSerializer):
 class CreateTokenSerializer(StrictSerializer):
     name = serializers.CharField(max_length=100)
     role = serializers.ChoiceField(choices=TOKEN_ROLES, default=Role.VIEWER.value)
-    days = serializers.IntegerField(min_value=1, max_value=365, default=90)
+    days = WholeNumberField(min_value=1, max_value=365, default=90)
     username = serializers.CharField(max_length=150, required=False, help_text="Another account's; admins only.")
 
 

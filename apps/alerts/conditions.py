@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Max, OuterRef, Q, Subquery
+from django.db.models import Exists, Max, OuterRef, Q, Subquery
 
 from apps.alerts.models import Alert
-from apps.checkpoints.models import Finding, Placement
-from apps.checkpoints.standing import lagging_runs, unreadable_tiers
+from apps.checkpoints.evidence import SCAN
+from apps.checkpoints.models import Finding, InventoryScan, Placement
+from apps.checkpoints.standing import lagging_runs, tiers_with_loose_damage, unreadable_tiers
 from apps.core import units
 from apps.drills.models import Drill, DrillPlan, PlanOccurrence
 from apps.fleet.models import Agent
@@ -35,14 +36,27 @@ class Condition:
 
 def current() -> dict[tuple[str, str, str], Condition]:
     """Every condition by its key, in a constant number of queries."""
-    found = [*_damage(), *_agents_lost(), *_drills(), *_schedules_missed(), *_tiers_unreadable(), *_tiers_behind()]
+    found = [
+        *_damage(),
+        *_loose_damage(),
+        *_agents_lost(),
+        *_drills(),
+        *_schedules_missed(),
+        *_tiers_unreadable(),
+        *_tiers_behind(),
+    ]
     return {condition.key: condition for condition in found}
 
 
 def _damage() -> list[Condition]:
-    """Checkpoints of which a copy is damaged; resolved once no copy is."""
+    """Checkpoints of which a copy is damaged, whoever found it; resolved once no copy is. What a scan says of a save
+    that runs may still become whole, so it is not told here."""
+    damage = Finding.objects.filter(
+        placement=OuterRef("pk"), resolved_at=None, severity=Finding.Severity.DAMAGE, source_kind=SCAN
+    )
+    listed = Exists(damage) & ~Q(status=Placement.Status.IN_PROGRESS)
     rows = (
-        Placement.objects.filter(Q(damaged_at__isnull=False) | Q(status=Placement.Status.CORRUPT))
+        Placement.objects.filter(Q(damaged_at__isnull=False) | Q(status=Placement.Status.CORRUPT) | listed)
         .exclude(status=Placement.Status.MISSING)
         .select_related("checkpoint__run", "tier")
         .order_by("pk")[:MAX_CONDITIONS]
@@ -63,6 +77,21 @@ def _damage() -> list[Condition]:
             Condition(Alert.Rule.DAMAGE, "checkpoint", checkpoint.pk, checkpoint.run.cluster_id, summary[:_MAX_SUMMARY])
         )
     return found
+
+
+def _loose_damage() -> list[Condition]:
+    """Tiers whose newest scan found damage that belongs to no checkpoint of a known step: pointers, loose files."""
+    return [
+        Condition(Alert.Rule.DAMAGE, "tier", scan.tier_id, scan.tier.cluster_id, _loose_summary(scan)[:_MAX_SUMMARY])
+        for scan in tiers_with_loose_damage(MAX_CONDITIONS)
+    ]
+
+
+def _loose_summary(scan: InventoryScan) -> str:
+    worst = next((found for found in scan.findings if found["severity"] == Finding.Severity.DAMAGE), None)
+    what = f"{worst['path']}: {worst['detail']}" if worst else "see its findings"
+    more = f" (and {scan.damage_count - 1} more)" if scan.damage_count > 1 else ""
+    return f"The newest scan of {scan.tier.name} found damage beside its listed checkpoints: {what}{more}"
 
 
 def _agents_lost() -> list[Condition]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from apps.audits.models import Audit
-from apps.core.serializers import StrictSerializer
+from apps.core.serializers import StrictSerializer, WholeNumberField
 
 
 class AuditSerializer(serializers.ModelSerializer[Audit]):
@@ -35,6 +35,6 @@ class CreateAuditSerializer(StrictSerializer):
     sample_ratio = serializers.FloatField(
         default=1.0, help_text="Above 0 and at most 1; a sample never gives `verified`."
     )
-    seed = serializers.IntegerField(
+    seed = WholeNumberField(
         min_value=0, max_value=2**31 - 1, required=False, help_text="Chooses the sample; random where absent."
     )

@@ -84,7 +84,7 @@ class OtherCopies:
         """How this copy contradicts the oldest one, which is the one that keeps its word."""
         if item.status != Placement.Status.COMPLETE:
             return None
-        first = min(self._copies.get(row.checkpoint_id, ()), key=lambda copy: copy.order, default=None)
+        first = min(_comparable_with(item, self._copies.get(row.checkpoint_id, ())), key=_order, default=None)
         if first is None or first.order > (row.first_seen_at, row.pk):
             return None
         listed = _listed_facts(item)
@@ -97,6 +97,15 @@ class OtherCopies:
         return finding("second_lineage", path=item.path, detail=detail, severity=Severity.WARNING)
 
 
+def _comparable_with(item: Listed, copies: Sequence[Copy]) -> Sequence[Copy]:
+    """A step may be kept in two formats on each tier: those of the same format, where there are any."""
+    return [copy for copy in copies if copy.facts.format == item.format] or copies
+
+
+def _order(copy: Copy) -> tuple[object, str]:
+    return copy.order
+
+
 def _comparable(tier: StorageTier) -> QuerySet[Placement]:
     told = Q(status=Placement.Status.COMPLETE) | Q(manifest__isnull=False)
     others = Placement.objects.filter(told).exclude(tier=tier)
@@ -104,11 +113,10 @@ def _comparable(tier: StorageTier) -> QuerySet[Placement]:
 
 
 def _copy(row: Placement) -> Copy:
-    checkpoint = row.checkpoint
     root, total_bytes = "", row.total_bytes
     if row.manifest is not None:
         root, total_bytes = row.manifest.root_xxh3_128, row.manifest.total_bytes
-    facts = Facts(checkpoint.format, checkpoint.world_size, total_bytes, root)
+    facts = Facts(row.format, row.world_size, total_bytes, root)
     return Copy(row.path, row.tier.name, (row.first_seen_at, row.pk), facts)
 
 

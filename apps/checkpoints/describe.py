@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from apps.checkpoints.intake import Listed
 from apps.checkpoints.models import Checkpoint, Placement
 
-_LAYOUT = ["format", "world_size", "dp", "tp", "pp", "ep", "must_match"]
-_DESCRIBED = [*_LAYOUT, "total_bytes", "saved_at"]
+LAYOUT = ("format", "world_size", "dp", "tp", "pp", "ep", "must_match")
+"""What each copy tells, too."""
+_DESCRIBED = [*LAYOUT, "total_bytes", "saved_at"]
 
 
 def describe_checkpoints(checkpoint_ids: Iterable[str], batch: Sequence[Listed], rows: Mapping[str, Placement]) -> None:
@@ -32,12 +33,6 @@ def describe_checkpoints(checkpoint_ids: Iterable[str], batch: Sequence[Listed],
         Checkpoint.objects.bulk_update(stale, _DESCRIBED)
 
 
-def tells_otherwise(checkpoint: Checkpoint, item: Listed) -> bool:
-    """Whether a copy that was read tells another format or layout than is recorded: a newer reader may tell more of
-    unchanged files."""
-    return item.was_read and any(getattr(checkpoint, name) != getattr(item, name) for name in _LAYOUT)
-
-
 def _rank(row: Placement) -> tuple[bool, object, str]:
     return (row.status != Placement.Status.COMPLETE, row.first_seen_at, row.pk)
 
@@ -45,7 +40,7 @@ def _rank(row: Placement) -> tuple[bool, object, str]:
 def _describe(checkpoint: Checkpoint, item: Listed) -> bool:
     """Whether anything changed."""
     values = {
-        **{name: getattr(item, name) for name in _LAYOUT},
+        **{name: getattr(item, name) for name in LAYOUT},
         "total_bytes": item.total_bytes,
         "saved_at": item.newest_mtime_at,
     }

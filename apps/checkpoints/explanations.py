@@ -30,21 +30,21 @@ def explanation(copy: Placement, findings: Iterable[Finding], evidence: Iterable
 
 
 def _shard_map(copy: Placement, findings: Sequence[Finding]) -> ShardMap:
-    checkpoint, status = copy.checkpoint, copy.listed_status
+    status = copy.listed_status
     return ShardMap(
         path=copy.path,
         run="",
-        format=checkpoint.format,
-        step=checkpoint.step,
+        format=copy.format,
+        step=copy.checkpoint.step,
         status=Status(status) if status in set(Status) else Status.UNKNOWN,
         resumable=copy.resumable,
         not_resumable_reasons=tuple(copy.not_resumable_reasons),
-        world_size=checkpoint.world_size,
-        dp=checkpoint.dp,
-        tp=checkpoint.tp,
-        pp=checkpoint.pp,
-        ep=checkpoint.ep,
-        must_match=tuple(checkpoint.must_match),
+        world_size=copy.world_size,
+        dp=copy.dp,
+        tp=copy.tp,
+        pp=copy.pp,
+        ep=copy.ep,
+        must_match=tuple(copy.must_match),
         findings=tuple(_found(finding) for finding in findings if finding.source_kind == SCAN),
     )
 

@@ -14,6 +14,8 @@ from apps.checkpoints.models import Finding
 
 MAX_PER_PLACEMENT = 500
 """A folder of 16,384 broken shards says the same thing often enough with these."""
+SEVERITIES = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
+"""The worst first."""
 _MAX_DETAIL_CHARACTERS = 4000
 _MAX_INTEGER = 2**63 - 1
 
@@ -60,8 +62,7 @@ def as_json(found: FoundFinding) -> dict[str, Any]:
 
 def bounded(findings: Iterable[FoundFinding], path: str) -> list[FoundFinding]:
     """Damage first, at most `MAX_PER_PLACEMENT`; what was left out is counted in a last one."""
-    order = [Severity.DAMAGE, Severity.WARNING, Severity.NOTE]
-    ordered = sorted(findings, key=lambda found: order.index(found.severity))
+    ordered = sorted(findings, key=lambda found: SEVERITIES.index(found.severity))
     if len(ordered) <= MAX_PER_PLACEMENT:
         return ordered
     kept, left = ordered[: MAX_PER_PLACEMENT - 1], ordered[MAX_PER_PLACEMENT - 1 :]

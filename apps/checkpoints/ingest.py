@@ -17,6 +17,7 @@ from muster_agent.formats.base import Finding as FoundFinding
 
 from apps.checkpoints import describe, intake
 from apps.checkpoints.copies import OtherCopies
+from apps.checkpoints.describe import LAYOUT
 from apps.checkpoints.differences import Facts, difference, listed_facts
 from apps.checkpoints.evidence import OPEN_DAMAGE, SCAN, trust_from
 from apps.checkpoints.findings import finding_row
@@ -40,8 +41,9 @@ from apps.checkpoints.trust import effective_status
 from apps.core.models import Transition
 
 _PLACEMENT_FIELDS = [
-    "checkpoint", "status", "listed_status", "trust", "trust_at", "resumable", "not_resumable_reasons", "shard_count",
-    "total_bytes", "newest_mtime_at", "middle_mtime_at", "fingerprint", "manifest", "damaged_at",
+    "checkpoint", *LAYOUT, "rotated_away", "status", "listed_status", "trust", "trust_at", "resumable",
+    "not_resumable_reasons", "shard_count", "total_bytes", "newest_mtime_at", "middle_mtime_at", "fingerprint",
+    "manifest", "damaged_at",
 ]  # fmt: skip
 _WRITE_ROWS = 2000
 Stamp = tuple[str, datetime]
@@ -79,7 +81,6 @@ class _Batch:
         self.new_findings: list[Finding] = []
         self.changed: list[Placement] = []
         self.differences: list[ScanChange] = []
-        self.told_otherwise: set[str] = set()
 
     @transaction.atomic
     def take(self, batch: list[Listed]) -> None:
@@ -99,7 +100,7 @@ class _Batch:
             self.counts.runs[folder_of(item.path)] = checkpoint.run_id
             self._take_one(rows[item.path], checkpoint, item)
         self._write(rows, batch)
-        described = {row.checkpoint_id for row in (*self.changed, *self.fresh.values())} | self.told_otherwise
+        described = {row.checkpoint_id for row in (*self.changed, *self.fresh.values())}
         describe.describe_checkpoints(described, batch, rows)
         self.counts.checkpoints += len(batch)
 
@@ -146,8 +147,6 @@ class _Batch:
     # -- one placement ----------------------------------------------------------------------------------------------
     def _take_one(self, row: Placement, checkpoint: Checkpoint, item: Listed) -> None:
         before, listed_before = {name: getattr(row, name) for name in _COMPARED}, listed_facts(row)
-        if describe.tells_otherwise(checkpoint, item):
-            self.told_otherwise.add(checkpoint.pk)
         self._reopen(row, item)
         row.checkpoint_id = checkpoint.pk
         if before["checkpoint_id"] not in ("", None, checkpoint.pk):
@@ -155,6 +154,7 @@ class _Batch:
         if item.was_read or row.path in self.fresh:
             self._take_files(row, item)
         row.listed_status = item.status
+        row.rotated_away = False
         row.resumable = item.resumable
         row.not_resumable_reasons = item.reasons
         clash = self.others.clash(row, item)
@@ -171,6 +171,8 @@ class _Batch:
         shards = self.shards[row.pk]
         if row.fingerprint and row.fingerprint != item.fingerprint and intake.was_saved_again(shards, item.shards):
             row.manifest_id = None
+        for name in LAYOUT:
+            setattr(row, name, getattr(item, name))
         self._void(row, item, shards)
         row.fingerprint = item.fingerprint
         row.shard_count = len(item.shards)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import msgspec
 from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
@@ -70,12 +71,14 @@ class Listed:
 
 @dataclass(slots=True)
 class Listing:
-    """`not_looked_at`: places inside the root of which nothing is known; `left_out`: findings about the listing."""
+    """`not_looked_at`: places inside the root of which nothing is known; `left_out`: findings about the listing and
+    about what of it is not recorded, of which `stepless_count` are checkpoints whose step nobody knows."""
 
     accepted: list[Listed] = field(default_factory=list)
     pointers: list[Pointer] = field(default_factory=list)
     left_out: list[Finding] = field(default_factory=list)
     not_looked_at: list[str] = field(default_factory=list)
+    stepless_count: int = 0
 
 
 def sort_listing(body: InventoryBody, root: str) -> Listing:
@@ -86,11 +89,14 @@ def sort_listing(body: InventoryBody, root: str) -> Listing:
         if shard_map.status is Status.UNREADABLE:
             listing.not_looked_at.append(shard_map.path)
         refusal = _refusal(shard_map, root, paths)
-        if refusal is None:
+        if refusal is not None:
+            listing.left_out.append(refusal)
+        elif not _has_step(shard_map):
+            listing.stepless_count += shard_map.status is not Status.UNREADABLE
+            listing.left_out.extend(_without_step(shard_map))
+        else:
             paths.add(shard_map.path)
             listing.accepted.append(_listed(shard_map, body.manifests.get(shard_map.path)))
-        else:
-            listing.left_out.append(refusal)
     listing.pointers = [pointer for pointer in body.pointers if _is_inside(pointer.path, root)]
     return listing
 
@@ -156,8 +162,6 @@ def _refusal(shard_map: ShardMap, root: str, paths: set[str]) -> Finding | None:
     if not _is_inside(shard_map.path, root) or len(shard_map.path) > MAX_PATH_CHARACTERS:
         detail = f"the agent listed a path outside {root}, or one that is too long; it was left out"
         return finding("path_unsafe", path=clean(shard_map.path, MAX_PATH_CHARACTERS), detail=detail)
-    if shard_map.step is None or not 0 <= shard_map.step <= _MAX_INTEGER:
-        return _without_step(shard_map)
     if not is_name(shard_map.run):
         detail = "the run's name, taken from its folder, is empty, too long or has control characters"
         return finding("path_unsafe", path=shard_map.path, detail=detail, severity=Severity.WARNING)
@@ -169,15 +173,23 @@ def _refusal(shard_map: ShardMap, root: str, paths: set[str]) -> Finding | None:
     return None
 
 
-def _without_step(shard_map: ShardMap) -> Finding:
-    if shard_map.findings and shard_map.status is not Status.COMPLETE:
-        first = shard_map.findings[0]
-        return finding(
-            "step_mismatch", path=shard_map.path, detail=f"no step is known: {first.detail}", cure=first.cure
-        )
+def _has_step(shard_map: ShardMap) -> bool:
+    return shard_map.step is not None and 0 <= shard_map.step <= _MAX_INTEGER
+
+
+def _without_step(shard_map: ShardMap) -> list[Finding]:
+    """What is wrong with a checkpoint that has no row for it: as it was found, with the place in full."""
+    found = [_placed(one, shard_map.path) for one in bounded(shard_map.findings, shard_map.path)]
+    if found and shard_map.status is Status.UNREADABLE:
+        return found
     cure = "Name its folder after the step (step-1200), or scan the folder above it."
     detail = "neither its name nor its metadata tells its step, so it is not listed as a checkpoint"
-    return finding("step_mismatch", path=shard_map.path, detail=detail, cure=cure)
+    why = finding("step_mismatch", path=shard_map.path, detail=detail, cure=cure)
+    return [*found, why]
+
+
+def _placed(found: Finding, folder: str) -> Finding:
+    return msgspec.structs.replace(found, path=posixpath.join(folder, found.path) if found.path else folder)
 
 
 def _is_inside(path: str, root: str) -> bool:

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from apps.checkpoints import intake
 from apps.checkpoints.differences import difference, listed_facts
 from apps.checkpoints.folders import hold_tier
-from apps.checkpoints.models import Finding, InventoryScan, Placement, ScanChange
+from apps.checkpoints.models import Checkpoint, Finding, InventoryScan, Placement, PlacementHold, ScanChange
 from apps.core.models import Transition
 
 WENT_MISSING = "the copy is no longer there"
+PROVEN = (Placement.Trust.VERIFIED, Placement.Trust.RELOADED, Placement.Trust.RESUMED)
+"""Rungs that say that every byte was read and was right."""
+_COMPLETE = Placement.Status.COMPLETE
 _WRITE_ROWS = 2000
 
 
@@ -47,8 +50,36 @@ def mark_missing(scan: InventoryScan, not_looked_at: Iterable[str], listed_at: d
     """Mark what `not_found` gives; gives the paths."""
     hold_tier(scan.tier_id)
     gone = not_found(scan, not_looked_at, listed_at)
+    _judge_rotation(scan, gone)
     _write_missing(scan, gone)
     return [row.path for row in gone]
+
+
+def is_rotated(step: int, newest_complete: int | None, verified: bool, newest_verified: int | None) -> bool:
+    """Whether a missing copy is what a trainer's retention leaves: something newer is whole, and where its own bytes
+    had been proven, so have been those of a newer one."""
+    if newest_complete is None or step >= newest_complete:
+        return False
+    return not verified or (newest_verified is not None and step < newest_verified)
+
+
+def _judge_rotation(scan: InventoryScan, gone: Sequence[Placement]) -> None:
+    """Before what is gone loses its trust. What remains of each run on this tier is looked at in one query."""
+    steps = dict(Checkpoint.objects.filter(pk__in={row.checkpoint_id for row in gone}).values_list("pk", "step"))
+    runs = dict(Checkpoint.objects.filter(pk__in=steps).values_list("pk", "run"))
+    left = Placement.objects.filter(tier=scan.tier, checkpoint__run__in=set(runs.values()), status=_COMPLETE)
+    rows = left.exclude(pk__in=[row.pk for row in gone]).values("checkpoint__run").order_by()
+    newest = {
+        row["checkpoint__run"]: (row["whole"], row["proven"])
+        for row in rows.annotate(
+            whole=Max("checkpoint__step"), proven=Max("checkpoint__step", filter=Q(trust__in=PROVEN))
+        )
+    }
+    held = set(PlacementHold.objects.filter(placement__in=gone, released_at=None).values_list("placement", flat=True))
+    for row in gone:
+        whole, proven = newest.get(runs[row.checkpoint_id], (None, None))
+        step = steps[row.checkpoint_id]
+        row.rotated_away = row.pk not in held and is_rotated(step, whole, row.trust in PROVEN, proven)
 
 
 def _write_missing(scan: InventoryScan, gone: Sequence[Placement]) -> None:
@@ -70,7 +101,7 @@ def _write_missing(scan: InventoryScan, gone: Sequence[Placement]) -> None:
         row.resumable, row.not_resumable_reasons = False, ["not there when last listed"]
     Placement.objects.bulk_update(
         gone,
-        ["status", "listed_status", "trust", "trust_at", "resumable", "not_resumable_reasons"],
+        ["status", "listed_status", "trust", "trust_at", "resumable", "not_resumable_reasons", "rotated_away"],
     )
     for begin in range(0, len(gone), _WRITE_ROWS):
         pks = [row.pk for row in gone[begin : begin + _WRITE_ROWS]]

@@ -208,6 +208,14 @@ class Placement(models.Model):
     checkpoint = models.ForeignKey(Checkpoint, on_delete=models.CASCADE, related_name="placements")
     tier = models.ForeignKey(StorageTier, on_delete=models.CASCADE, related_name="placements")
     path = models.CharField(max_length=2048)
+    format = models.CharField(max_length=32, blank=True)
+    """Of this copy: a step may be kept in two formats. So for the next six; a checkpoint's are its best copy's."""
+    world_size = models.PositiveIntegerField(null=True)
+    dp = models.PositiveIntegerField(null=True)
+    tp = models.PositiveIntegerField(null=True)
+    pp = models.PositiveIntegerField(null=True)
+    ep = models.PositiveIntegerField(null=True)
+    must_match = models.JSONField(default=list)
     status = models.CharField(max_length=16, choices=Status, default=Status.UNKNOWN)
     """`listed_status`, or `corrupt` while damage that an audit or a drill found still applies."""
     listed_status = models.CharField(max_length=16, choices=Status, default=Status.UNKNOWN)
@@ -225,6 +233,8 @@ class Placement(models.Model):
     manifest = models.ForeignKey(Manifest, on_delete=models.SET_NULL, null=True, related_name="placements")
     damaged_at = models.DateTimeField(null=True)
     """When an audit or a reload found damage that still applies to these files; None when none does."""
+    rotated_away = models.BooleanField(default=False)
+    """It is missing as a trainer's retention would have it: `missing.is_rotated`."""
     first_seen_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
 

@@ -24,7 +24,7 @@ from apps.checkpoints.serializers import (
     ScanSerializer,
 )
 from apps.core.errors import InvalidInput
-from apps.core.serializers import body_of
+from apps.core.serializers import body_of, query_of
 from apps.fleet.access import scoped
 from apps.fleet.models import Agent
 from apps.fleet.rest import ReadViewSet
@@ -82,10 +82,12 @@ class ScanViewSet(ReadViewSet):
     @action(detail=True, methods=["get"], pagination_class=None)
     def diff(self, request: Request, pk: str) -> Response:
         scan = self.get_object()
-        query = DiffQuerySerializer(data=request.query_params.dict())
-        query.is_valid(raise_exception=True)
-        rows = InventoryScan.objects.select_related("tier")
-        since = self._visible(rows, "tier__cluster", query.validated_data["since"], "/since")
+        wanted = query_of(request, DiffQuerySerializer).validated_data["since"]
+        at = scan_diffs.moment(wanted, scan)
+        if at is not None:
+            since = scan_diffs.newest_before(at, scan)
+        else:
+            since = self._visible(InventoryScan.objects.select_related("tier"), "tier__cluster", wanted, "/since")
         return Response(InventoryDiffSerializer(scan_diffs.diff(since, scan)).data)
 
     def _visible(self, rows: QuerySet[Any], cluster_path: str, pk: str, pointer: str) -> Any:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from apps.checkpoints.differences import fold
 from apps.checkpoints.models import InventoryScan, Placement, ScanChange
 from apps.core.errors import Conflict, InvalidInput
+from apps.core.units import seconds_of
 
 MAX_SHOWN = 1000
+_READ_ROWS = 2000
+_SCAN_ID = re.compile(r"scn_[a-z0-9_]{1,36}")
 _ORDER = {"vanished": 0, "changed": 1, "appeared": 2}
 
 
@@ -49,14 +54,53 @@ def diff(since: InventoryScan, until: InventoryScan) -> InventoryDiff:
         scan__finished_at__lte=until.finished_at,
     )
     outcomes = fold(rows.order_by("scan__finished_at", "scan", "pk").iterator())
-    copies = Placement.objects.filter(pk__in=_first(outcomes)).select_related("checkpoint__run")
+    copies = Placement.objects.filter(pk__in=_first(outcomes)).select_related("checkpoint__run", "tier")
     shown = [Difference(copy, **outcomes[copy.pk]) for copy in copies]
     shown.sort(key=lambda one: (_ORDER[one.kind], -one.placement.checkpoint.step, one.placement.path))
     return InventoryDiff(since, until, Counter(found["kind"] for found in outcomes.values()), tuple(shown))
 
 
+def moment(text: str, until: InventoryScan) -> datetime | None:
+    """The time that `since` means: an ISO time (UTC where it names no zone), or an age such as 24h, counted back from
+    the end of `until`. None for a scan's id; raises InvalidInput for anything else."""
+    if _SCAN_ID.fullmatch(text):
+        return None
+    age_seconds = seconds_of(text)
+    try:
+        if age_seconds is not None and until.finished_at is not None:
+            return until.finished_at - timedelta(seconds=age_seconds)
+        at = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise InvalidInput(
+            "Give a scan's id, a time such as 2026-01-31T08:00:00Z, or an age such as 24h.", pointer="/since"
+        ) from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def newest_before(at: datetime, until: InventoryScan) -> InventoryScan:
+    """The last scan of the same tier that had finished at that time; raises InvalidInput where there is none."""
+    done = InventoryScan.objects.filter(tier=until.tier_id, state=InventoryScan.State.FINISHED).select_related("tier")
+    scan = done.filter(finished_at__lte=at).order_by("-finished_at", "-pk").first()
+    if scan is None:
+        oldest = done.order_by("finished_at").values_list("finished_at", flat=True).first()
+        known = f"the oldest that is kept ended at {oldest:%Y-%m-%d %H:%M:%S} UTC" if oldest else "none is kept"
+        raise InvalidInput(
+            f"No scan of this tier had finished at {at:%Y-%m-%d %H:%M:%S %Z}; {known}.", pointer="/since"
+        )
+    return scan
+
+
 def _first(outcomes: Mapping[str, dict[str, Any]]) -> list[str]:
-    return sorted(outcomes, key=lambda pk: (_ORDER[outcomes[pk]["kind"]], pk))[:MAX_SHOWN]
+    if len(outcomes) <= MAX_SHOWN:
+        return list(outcomes)
+    steps: dict[str, tuple[int, str]] = {}
+    pks = list(outcomes)
+    for begin in range(0, len(pks), _READ_ROWS):
+        rows = Placement.objects.filter(pk__in=pks[begin : begin + _READ_ROWS]).values_list(
+            "pk", "checkpoint__step", "path"
+        )
+        steps.update((pk, (-step, path)) for pk, step, path in rows)
+    return sorted(steps, key=lambda pk: (_ORDER[outcomes[pk]["kind"]], steps[pk]))[:MAX_SHOWN]
 
 
 def _check(since: InventoryScan, until: InventoryScan) -> None:

@@ -47,7 +47,12 @@ class InventoryScan(models.Model):
     held_count = models.PositiveIntegerField(default=0)
     """Copies that were not found and, because of the doubt, stay as they were."""
     findings = models.JSONField(default=list)
-    """About the root itself (pointers, what could not be listed, what was left out), as the lister sent them."""
+    """About no recorded copy: the root itself, pointers, what could not be listed, checkpoints whose step nobody knows.
+    The worst first, and a bounded number of them."""
+    damage_count = models.PositiveIntegerField(default=0)
+    """How many of all of these are damage."""
+    stepless_count = models.PositiveIntegerField(default=0)
+    """Checkpoints that are not recorded since nothing tells their step; what is wrong with them is in `findings`."""
     error = models.TextField(blank=True)
     error_code = models.CharField(max_length=64, blank=True)
     requested_by = models.CharField(max_length=150)

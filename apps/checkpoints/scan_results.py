@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 from django.db.models import Count
-from muster_agent.formats.base import Finding
+from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.protocol.wire import InventoryBody
 
 from apps.checkpoints import vanished
-from apps.checkpoints.findings import MAX_PER_PLACEMENT, as_json, storable
+from apps.checkpoints.findings import MAX_PER_PLACEMENT, SEVERITIES, as_json, storable
 from apps.checkpoints.folders import folder_of
 from apps.checkpoints.ingest import ingest
 from apps.checkpoints.intake import Listing, sort_listing
@@ -38,11 +38,14 @@ def take_in(scan: InventoryScan, body: InventoryBody, listed_at: datetime) -> di
     held = len(not_found(scan, listing.not_looked_at, listed_at)) if doubt else 0
     missing = [] if doubt else mark_missing(scan, listing.not_looked_at, listed_at)
     notes = [*_doubts(scan, listing, missing, doubt), *body.findings, *listing.left_out]
+    notes.sort(key=lambda found: SEVERITIES.index(found.severity))
     return {
         "checkpoint_count": counts.checkpoints,
         "doubt": doubt,
         "held_count": held,
         "findings": [as_json(note) for note in notes[:MAX_PER_PLACEMENT]],
+        "damage_count": sum(note.severity is Severity.DAMAGE for note in notes),
+        "stepless_count": listing.stepless_count,
         **_change_counts(scan),
         **_facts(body),
     }

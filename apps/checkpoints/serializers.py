@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -23,7 +22,8 @@ from apps.checkpoints.models import (
     TrustEvidence,
 )
 from apps.checkpoints.scan_progress import progress_of
-from apps.core.serializers import StrictSerializer
+from apps.core.serializers import StrictSerializer, WholeNumberField
+from apps.core.units import seconds_of
 
 
 class RunSerializer(serializers.ModelSerializer[TrainingRun]):
@@ -41,7 +41,7 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
 class UpdateRunSerializer(StrictSerializer):
     rto_objective_seconds = serializers.FloatField(required=False, allow_null=True)
     rpo_objective_seconds = serializers.FloatField(required=False, allow_null=True)
-    gpu_count = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=2**31 - 1)
+    gpu_count = WholeNumberField(required=False, allow_null=True, min_value=1, max_value=2**31 - 1)
     archived = serializers.BooleanField(required=False)
 
 
@@ -71,7 +71,10 @@ class CopySerializer(serializers.ModelSerializer[Placement]):
 
     class Meta:
         model = Placement
-        fields = ["id", "tier", "tier_name", "path", "status", "trust", "trust_at", "resumable"]
+        fields = [
+            "id", "tier", "tier_name", "path", "format", "world_size", "total_bytes", "status", "rotated_away", "trust",
+            "trust_at", "resumable",
+        ]  # fmt: skip
         read_only_fields = fields
 
 
@@ -109,12 +112,14 @@ class PlacementSerializer(serializers.ModelSerializer[Placement]):
     status = serializers.CharField(read_only=True, help_text="One of the status words, or missing.")
     trust = serializers.CharField(read_only=True, help_text="The highest rung of trust that holds.")
     not_resumable_reasons = serializers.ListField(child=serializers.CharField(), read_only=True)
+    must_match = serializers.ListField(child=serializers.CharField(), read_only=True)
 
     class Meta:
         model = Placement
         fields = [
-            "id", "checkpoint", "run", "run_name", "step", "tier", "tier_name", "path", "status", "trust", "trust_at",
-            "resumable", "not_resumable_reasons", "shard_count", "total_bytes", "newest_mtime_at", "fingerprint",
+            "id", "checkpoint", "run", "run_name", "step", "tier", "tier_name", "path", "format", "world_size",
+            "dp", "tp", "pp", "ep", "must_match", "status", "rotated_away", "trust", "trust_at", "resumable",
+            "not_resumable_reasons", "shard_count", "total_bytes", "newest_mtime_at", "fingerprint",
             "manifest", "damaged_at", "first_seen_at", "last_seen_at",
         ]  # fmt: skip
         read_only_fields = fields
@@ -183,8 +188,8 @@ class ScanSerializer(serializers.ModelSerializer[InventoryScan]):
         fields = [
             "id", "tier", "tier_name", "agent", "root", "accepts_loss", "planned_at", "state", "progress",
             "checkpoint_count", "new_count", "changed_count", "missing_count", "entry_count", "unchanged_count",
-            "seconds", "doubt", "held_count", "findings", "error", "error_code", "requested_by", "created_at",
-            "started_at", "finished_at",
+            "seconds", "doubt", "held_count", "findings", "damage_count", "stepless_count", "error", "error_code",
+            "requested_by", "created_at", "started_at", "finished_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -208,7 +213,11 @@ class ScanChangeSerializer(serializers.ModelSerializer[ScanChange]):
 
 
 class DiffQuerySerializer(StrictSerializer):
-    since = serializers.CharField(max_length=40, help_text="An earlier scan of the same tier.")
+    since = serializers.CharField(
+        max_length=40,
+        help_text="An earlier scan of the same tier; or a time, or an age such as 24h counted back from this scan's "
+        "end: then the newest scan that had finished by then.",
+    )
 
 
 class DifferenceSerializer(serializers.Serializer[Any]):
@@ -249,19 +258,15 @@ class CreateScanSerializer(StrictSerializer):
 
 
 # -- the resume point --------------------------------------------------------------------------------------------------
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(s|m|min|h|d)?")
-_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-
-
 @extend_schema_field({"type": "string", "example": "90m"})
 class AgeField(serializers.CharField):
     """Seconds, or a number with s, m, h or d."""
 
     def to_internal_value(self, data: Any) -> Any:
-        match = _DURATION.fullmatch(super().to_internal_value(data))
-        if match is None:
+        seconds = seconds_of(super().to_internal_value(data))
+        if seconds is None:
             raise serializers.ValidationError("Use seconds, or a number with s, m, h or d, such as 90m.")
-        return float(match[1]) * _UNIT_SECONDS[match[2] or "s"]
+        return seconds
 
 
 class ResumeQuerySerializer(StrictSerializer):
@@ -272,12 +277,12 @@ class ResumeQuerySerializer(StrictSerializer):
         default=Trust.COMPLETE.value,
         help_text="The least trust that will do.",
     )
-    step = serializers.IntegerField(min_value=0, max_value=2**63 - 1, required=False, help_text="Only this step.")
+    step = WholeNumberField(min_value=0, max_value=2**63 - 1, required=False, help_text="Only this step.")
     max_age = AgeField(required=False, help_text="How old the saved state may be.")
-    world_size = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
-    dp = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
-    tp = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
-    pp = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
+    world_size = WholeNumberField(min_value=1, max_value=2**31 - 1, required=False)
+    dp = WholeNumberField(min_value=1, max_value=2**31 - 1, required=False)
+    tp = WholeNumberField(min_value=1, max_value=2**31 - 1, required=False)
+    pp = WholeNumberField(min_value=1, max_value=2**31 - 1, required=False)
     checkpoint_format = serializers.CharField(max_length=32, required=False, help_text="Only this format.")
     evidence = serializers.BooleanField(default=False, help_text="Add what is known here about every copy.")
 

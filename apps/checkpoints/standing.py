@@ -35,6 +35,11 @@ def unreadable_tiers(limit: int) -> list[InventoryScan]:
     return list(wrong.order_by("tier")[:limit])
 
 
+def tiers_with_loose_damage(limit: int) -> list[InventoryScan]:
+    """The newest scans, by tier, that found damage which belongs to no recorded copy."""
+    return list(newest_looks().filter(damage_count__gt=0).order_by("tier")[:limit])
+
+
 def lagging_runs(limit: int) -> list[tuple[TrainingRun, list[Lag]]]:
     """Runs in use of which some tier is behind. Three queries; the steps are only looked at where tiers differ."""
     whole = Placement.objects.filter(status=Placement.Status.COMPLETE, checkpoint__run__archived_at=None)

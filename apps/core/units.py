@@ -1,10 +1,20 @@
-"""Numbers for people: durations, bytes and rates. Exact values belong into the title attribute beside them."""
+"""Numbers for people, and spans of time from them: durations, bytes and rates. Exact values belong into the title
+attribute beside them."""
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 NOT_MEASURED = "not measured"
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(s|m|min|h|d)?")
+_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds_of(text: str) -> float | None:
+    """Of a span as people write it: seconds, or a number with s, m, min, h or d; None for anything else."""
+    match = _DURATION.fullmatch(text)
+    return None if match is None else float(match[1]) * _UNIT_SECONDS[match[2] or "s"]
 
 
 def duration(seconds: float | None) -> str:

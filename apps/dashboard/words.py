@@ -24,6 +24,7 @@ LOOKS: dict[str, dict[str, Look]] = {
         "archived": Look("none", "archived"),
         "unknown": Look("none", "unknown"),
         "missing": Look("bad", "missing"),
+        "rotated_away": Look("none", "rotated away"),
     },
     "trust": {
         "listed": Look("none", "listed"),
@@ -84,6 +85,7 @@ LOOKS: dict[str, dict[str, Look]] = {
         "appeared": Look("ok", "appeared"),
         "changed": Look("info", "changed"),
         "vanished": Look("bad", "vanished"),
+        "rotated_away": Look("none", "rotated away"),
     },
     "alert": {
         "open": Look("bad", "open"),

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.core.phases import PHASES, ordered
-from apps.core.serializers import StrictSerializer
+from apps.core.serializers import StrictSerializer, WholeNumberField
 from apps.drills.models import (
     CheckpointChoice,
     Drill,
@@ -149,7 +149,7 @@ class SpecSerializer(StrictSerializer):
 
 class CreateDrillSerializer(SpecSerializer):
     run = serializers.CharField(max_length=300, help_text="The run's id, name, or cluster/name.")
-    seed = serializers.IntegerField(
+    seed = WholeNumberField(
         required=False, min_value=0, max_value=MAX_SEED, help_text="With the choice random: the same seed repeats it."
     )
 

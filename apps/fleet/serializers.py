@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.core.serializers import StrictSerializer
+from apps.core.serializers import StrictSerializer, WholeNumberField
 from apps.fleet.models import Agent, AgentEvent, AgentTask, Cluster, JoinToken, Node
 from apps.fleet.services import MAX_JOIN_TOKEN_HOURS, MAX_JOIN_TOKEN_USES
 
@@ -22,7 +22,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
 
 class UpdateClusterSerializer(StrictSerializer):
     scheduler = serializers.ChoiceField(choices=Cluster.Scheduler.choices, required=False)
-    gpu_count = serializers.IntegerField(min_value=0, max_value=10_000_000, allow_null=True, required=False)
+    gpu_count = WholeNumberField(min_value=0, max_value=10_000_000, allow_null=True, required=False)
     gpu_hour_cost = serializers.DecimalField(
         max_digits=10, decimal_places=4, min_value=0, allow_null=True, required=False
     )
@@ -80,7 +80,7 @@ class NewJoinTokenSerializer(JoinTokenSerializer):
 
 class CreateJoinTokenSerializer(StrictSerializer):
     cluster = serializers.CharField(max_length=40, help_text="The cluster's id.")
-    max_uses = serializers.IntegerField(
+    max_uses = WholeNumberField(
         min_value=1, max_value=MAX_JOIN_TOKEN_USES, default=1, help_text="More than 1: each agent waits for approval."
     )
     hours = serializers.FloatField(min_value=0.01, max_value=MAX_JOIN_TOKEN_HOURS, default=MAX_JOIN_TOKEN_HOURS)

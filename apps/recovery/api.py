@@ -17,6 +17,7 @@ from apps.checkpoints.api import ID
 from apps.checkpoints.models import Placement, TrainingRun
 from apps.checkpoints.runs import find_run
 from apps.checkpoints.serializers import ResumePointSerializer, ResumeQuerySerializer
+from apps.core.serializers import query_of
 from apps.fleet.rest import ScopedViewSet
 from apps.recovery import selectors
 from apps.recovery.filters import IncidentFilter
@@ -40,8 +41,7 @@ class ResumePointView(APIView):
         responses=ResumePointSerializer,
     )
     def get(self, request: Request, name_or_id: str) -> Response:
-        query = ResumeQuerySerializer(data=request.query_params.dict())
-        query.is_valid(raise_exception=True)
+        query = query_of(request, ResumeQuerySerializer)
         run = find_run(request, name_or_id)
         decision = predicted(run, resume.resume_decision(run, query.resume_request()))
         body = resume.decision_json(decision)
@@ -78,9 +78,7 @@ class RtoHistoryView(APIView):
         responses=HistorySerializer,
     )
     def get(self, request: Request) -> Response:
-        query = HistoryQuerySerializer(data=request.query_params.dict())
-        query.is_valid(raise_exception=True)
-        wanted = query.validated_data
+        wanted = query_of(request, HistoryQuerySerializer).validated_data
         run = find_run(request, wanted["run"])
         return Response(HistorySerializer(history(run, wanted["kind"], wanted["days"])).data)
 

@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from apps.checkpoints.resume import decision_json
 from apps.checkpoints.serializers import ResumePointSerializer
-from apps.core.serializers import StrictSerializer
+from apps.core.serializers import StrictSerializer, WholeNumberField
 from apps.drills.models import Drill, DrillKind
 from apps.drills.serializers import PhasesField
 from apps.recovery.models import Incident, Recovery
@@ -80,7 +80,7 @@ class HistoryQuerySerializer(StrictSerializer):
     kind = serializers.ChoiceField(
         choices=DrillKind.choices, default=DrillKind.FAILOVER.value, help_text="Kinds measure different things."
     )
-    days = serializers.IntegerField(min_value=1, max_value=3650, default=365)
+    days = WholeNumberField(min_value=1, max_value=3650, default=365)
 
 
 class HistoryPointSerializer(serializers.Serializer[Any]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from apps.core.serializers import StrictSerializer
+from apps.core.serializers import StrictSerializer, WholeNumberField
 from apps.storage.models import StorageTier, TierCeiling
 
 
@@ -25,8 +25,8 @@ class UpdateTierSerializer(StrictSerializer):
     name = serializers.CharField(max_length=63, required=False)
     kind = serializers.ChoiceField(choices=StorageTier.Kind.choices, required=False)
     uri = serializers.CharField(max_length=1024, required=False, help_text="An absolute path, or s3://bucket/prefix.")
-    speed_order = serializers.IntegerField(min_value=0, max_value=1000, required=False, help_text="0 is the fastest.")
-    capacity_bytes = serializers.IntegerField(min_value=0, max_value=2**63 - 1, required=False, allow_null=True)
+    speed_order = WholeNumberField(min_value=0, max_value=1000, required=False, help_text="0 is the fastest.")
+    capacity_bytes = WholeNumberField(min_value=0, max_value=2**63 - 1, required=False, allow_null=True)
     cost_per_tb_month = serializers.DecimalField(
         max_digits=10, decimal_places=4, min_value=0, required=False, allow_null=True
     )

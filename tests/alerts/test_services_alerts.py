@@ -11,6 +11,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from listings import answer, listing, scanned, shard_map
+from listings import finding as listed_finding
+from muster_agent.formats.base import Status
 from muster_agent.protocol.wire import RootMark
 
 from apps.accounts.models import ActivityEntry
@@ -241,4 +243,50 @@ def test_a_cold_tier_that_falls_behind_opens_an_alert_until_it_has_caught_up(run
     assert standing() == [("tier_behind", "run", run.pk)]
     assert "nas is behind: its newest whole checkpoint is step 9" in Alert.objects.get().summary
     Placement.objects.filter(tier=cold, checkpoint__step=30).update(status="complete")
+    assert standing() == []
+
+
+@pytest.fixture
+def listed_tier() -> Any:
+    cluster = factories.cluster()
+    factories.agent(factories.node(cluster), roots=["/ckpt"])
+    return factories.tier(cluster)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (Status.INCOMPLETE, "shard_missing"),
+        (Status.CORRUPT, "shard_truncated"),
+        (Status.COMPLETE, "metadata_unsafe"),
+        (Status.UNCOMMITTED, "ranges_gap"),
+    ],
+)
+def test_damage_that_a_scan_finds_opens_an_alert_at_any_status(listed_tier: Any, status: Status, code: str) -> None:
+    scanned(listed_tier, listing(shard_map(10, status=status, findings=(listed_finding(code, "damage"),))))
+    assert standing() == [("damage", "checkpoint", Placement.objects.get().checkpoint_id)]
+    assert Alert.objects.get().summary == f"Step 10 of llama-70b on nvme: {code} at x"
+    scanned(listed_tier, listing(shard_map(10)))
+    assert standing() == []
+
+
+def test_warnings_running_saves_and_what_is_gone_open_no_alert_of_damage(listed_tier: Any) -> None:
+    damage = (listed_finding("shard_missing", "damage"),)
+    saving = shard_map(20, status=Status.IN_PROGRESS, findings=damage)
+    warned = shard_map(10, findings=(listed_finding("shard_orphaned", "warning"),))
+    scanned(listed_tier, listing(warned, saving, shard_map(5, status=Status.INCOMPLETE, findings=damage)))
+    scanned(listed_tier, listing(warned, saving))
+    assert standing() == []
+
+
+def test_damage_that_belongs_to_no_listed_checkpoint_opens_an_alert_of_its_tier(listed_tier: Any) -> None:
+    pointer = listed_finding("pointer_dangling", "damage", "/ckpt/llama-70b/latest")
+    loose = shard_map(None, path="/ckpt/final.pt", findings=(listed_finding("metadata_unsafe", "damage", ""),))
+    scanned(listed_tier, listing(shard_map(10), loose, findings=(pointer,)))
+    assert standing() == [("damage", "tier", listed_tier.pk)]
+    assert Alert.objects.get().summary == (
+        "The newest scan of nvme found damage beside its listed checkpoints: "
+        "/ckpt/llama-70b/latest: pointer_dangling at /ckpt/llama-70b/latest (and 1 more)"
+    )
+    scanned(listed_tier, listing(shard_map(10)))
     assert standing() == []

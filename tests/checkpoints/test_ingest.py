@@ -537,3 +537,52 @@ def test_batches_are_bounded_by_checkpoints_and_by_shards() -> None:
     assert [len(batch) for batch in intake.batches(accepted)] == [250, 250, 100]
     wide = dataclasses.replace(accepted[0], shards={f"s{n}": (1, 1, n, "model", 1) for n in range(15_000)})
     assert [len(batch) for batch in intake.batches([wide, wide, accepted[1]])] == [1, 2]
+
+
+def test_what_is_wrong_with_a_checkpoint_without_a_step_keeps_its_code_and_severity_and_is_counted(tier: Any) -> None:
+    unsafe = finding("metadata_unsafe", "damage", path="")
+    gone = finding("shard_missing", "damage", path="model.bin", begin_byte=3, end_byte=9)
+    loose = shard_map(None, path="/ckpt/final.pt", findings=(unsafe,))
+    model = shard_map(None, path="/ckpt/model", status=Status.INCOMPLETE, findings=(finding(path="y"), gone))
+    scan = scanned(tier, listing(loose, model, shard_map(10)))
+    assert [(row["code"], row["severity"], row["path"]) for row in scan.findings] == [
+        ("metadata_unsafe", "damage", "/ckpt/final.pt"),
+        ("shard_missing", "damage", "/ckpt/model/model.bin"),
+        ("step_mismatch", "warning", "/ckpt/final.pt"),
+        ("shard_orphaned", "warning", "/ckpt/model/y"),
+        ("step_mismatch", "warning", "/ckpt/model"),
+    ]
+    assert (scan.damage_count, scan.stepless_count, scan.checkpoint_count) == (2, 2, 1)
+    assert (scan.findings[1]["begin_byte"], scan.findings[1]["cure"]) == (3, gone.cure)
+
+
+def test_damage_is_counted_in_full_where_findings_are_left_out(tier: Any) -> None:
+    many = tuple(finding("pointer_dangling", "damage", path=f"/ckpt/{number}") for number in range(600))
+    scan = scanned(tier, listing(findings=(finding("shard_orphaned"), *many)))
+    assert (len(scan.findings), scan.damage_count) == (500, 600)
+
+
+def test_one_step_in_two_formats_is_two_copies_each_with_its_own_layout(tier: Any) -> None:
+    saved = shard_map(10, format="deepspeed", must_match=("world_size",))
+    universal = shard_map(
+        10, format="deepspeed_universal", path="/ckpt/llama-70b/step-10_universal", shards=2, world_size=None
+    )
+    scanned(tier, listing(saved, universal))
+    told = {row.format: (row.world_size, row.must_match, row.total_bytes) for row in Placement.objects.all()}
+    assert told == {"deepspeed": (4, ["world_size"], 4000), "deepspeed_universal": (None, [], 2000)}
+    run = TrainingRun.objects.get()
+    decision = resume.resume_decision(run, ResumeRequest(format="deepspeed_universal"))
+    assert decision.path == universal.path
+    assert resume.resume_decision(run, ResumeRequest(world_size=9)).path == universal.path
+
+
+def test_copies_in_two_formats_on_a_second_tier_are_each_compared_with_their_like(tier: Any) -> None:
+    colder = factories.tier(tier.cluster, "nas", "/ckpt/nas", speed_order=1)
+
+    def both(root: str) -> list[Any]:
+        formats = (("deepspeed", "step-10"), ("deepspeed_universal", "step-10-universal"))
+        return [shard_map(10, format=form, path=f"{root}/llama-70b/{name}") for form, name in formats]
+
+    scanned(tier, listing(*both("/ckpt")))
+    scanned(colder, listing(*both("/ckpt/nas"), root="/ckpt/nas"))
+    assert Placement.objects.filter(resumable=True).count() == 4 and not Finding.objects.exists()

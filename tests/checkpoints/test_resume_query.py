@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import factories
 import pytest
 from muster_agent.decide.model import ResumeRequest
 from muster_agent.protocol.trust import Trust
+from rest import caller
 
+from apps.accounts.models import Role
 from apps.checkpoints.serializers import ResumeQuerySerializer
 
 
@@ -40,10 +43,18 @@ def test_an_age_has_a_unit_or_is_in_seconds(text: str, seconds: float) -> None:
     "query",
     [
         {"max_age": "soon"}, {"max_age": "-5"}, {"max_age": "5 weeks"}, {"require": "much"}, {"step": "-1"},
-        {"world_size": "0"}, {"newest": "1"},
+        {"world_size": "0"}, {"newest": "1"}, {"dp": "1_0"}, {"dp": "\u0661"}, {"dp": "4.0"},
+        {"dp": " 4"}, {"step": "+4"}, {"max_age": "\u0663h"},
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_by_name(query: dict[str, str]) -> None:
     serializer = ResumeQuerySerializer(data=query)
     assert not serializer.is_valid()
     assert set(serializer.errors) == set(query)
+
+
+@pytest.mark.django_db
+def test_a_parameter_that_is_given_twice_is_refused_by_name() -> None:
+    factories.run(factories.cluster())
+    answer = caller(Role.VIEWER).get("runs/llama-70b/resume-point?dp=4&dp=5")
+    assert answer.status_code == 400 and "dp" in str(answer.json())

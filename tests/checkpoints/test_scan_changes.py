@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import factories
 import pytest
+from django.utils import timezone
 from listings import ROOT_MARK, changed_shard, listing, scanned, shard_map
 from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Status
@@ -14,7 +16,8 @@ from rest import caller
 
 from apps.accounts.models import Role
 from apps.checkpoints import scan_diffs, scans
-from apps.checkpoints.models import InventoryScan, Placement, RunPointer
+from apps.checkpoints.missing import is_rotated
+from apps.checkpoints.models import InventoryScan, Placement, PlacementHold, RunPointer
 
 pytestmark = pytest.mark.django_db
 BARE = RootMark(mount_point="/", device=1, inode=9)
@@ -164,3 +167,70 @@ def test_a_comparison_shows_so_many_and_counts_the_rest(tier: Any, monkeypatch: 
     first = scanned(tier, listing(shard_map(1)))
     found = scan_diffs.diff(first, scanned(tier, listing(*(shard_map(step) for step in range(2, 6)))))
     assert [one.kind for one in found.shown] == ["vanished", "appeared"] and found.left_out == 3
+    assert [one.placement.checkpoint.step for one in found.shown] == [1, 5], "newest step first"
+
+
+def ended(scan: InventoryScan, hours_ago: float) -> InventoryScan:
+    scan.finished_at = scan.created_at = timezone.now() - timedelta(hours=hours_ago)
+    scan.save()
+    return scan
+
+
+def test_an_inventory_is_compared_with_the_one_that_stood_at_a_time_or_an_age_ago(tier: Any) -> None:
+    old = ended(scanned(tier, listing(shard_map(10))), 30)
+    newer = ended(scanned(tier, listing(shard_map(10), shard_map(20))), 25)
+    ended(scanned(tier, listing(shard_map(10), shard_map(20), shard_map(30))), 2)
+    last = scanned(tier, listing(shard_map(40)))
+    viewer = caller(Role.VIEWER)
+
+    def since(text: str) -> Any:
+        return viewer.get(f"scans/{last.pk}/diff", since=text)
+
+    body = since("24h").json()
+    assert body["since"] == newer.pk
+    assert [(row["step"], row["kind"]) for row in body["changes"]] == [
+        (20, "vanished"), (10, "vanished"), (40, "appeared"),
+    ]  # fmt: skip
+    at = timezone.now() - timedelta(hours=27)
+    assert since(at.isoformat()).json()["since"] == since(f"{at:%Y-%m-%dT%H:%M:%SZ}").json()["since"] == old.pk
+    assert since(f"{at:%Y-%m-%d %H:%M}").json()["since"] == old.pk, "UTC where no zone is named"
+    too_early = since("90d")
+    assert too_early.status_code == 422 and "the oldest that is kept ended at" in too_early.json()["detail"]
+    for nonsense in ("banana", "24 h", "-3h", "2026-13-01", "\u0663h", "999999999d"):
+        assert since(nonsense).status_code == 422, nonsense
+    assert viewer.get(f"scans/{last.pk}/diff?since=24h&since=1h").status_code == 400
+
+
+def test_a_step_that_retention_took_is_told_from_one_that_was_lost(tier: Any) -> None:
+    scanned(tier, listing(shard_map(10), shard_map(20), shard_map(30), shard_map(10, run="other")))
+    scan = scanned(tier, listing(shard_map(30), shard_map(20, status=Status.UNCOMMITTED)))
+    taken = dict(Placement.objects.filter(status="missing").values_list("path", "rotated_away"))
+    assert taken == {"/ckpt/llama-70b/step-10": True, "/ckpt/other/step-10": False}, "nothing of the other run is left"
+    assert scan.missing_count == 2
+    scanned(tier, listing(shard_map(30), shard_map(10)))
+    back = Placement.objects.get(path="/ckpt/llama-70b/step-10")
+    assert (back.status, back.rotated_away) == ("complete", False)
+
+
+def test_the_newest_step_and_the_last_proven_one_are_never_taken_for_rotated(tier: Any) -> None:
+    scanned(tier, listing(shard_map(10), shard_map(20), shard_map(30)))
+    Placement.objects.filter(path="/ckpt/llama-70b/step-10").update(trust="verified")
+    held = Placement.objects.get(path="/ckpt/llama-70b/step-20")
+    PlacementHold.objects.create(placement=held, source_kind="drill", source_id="d", created_at=timezone.now())
+    scanned(tier, listing(shard_map(30)))
+    assert not Placement.objects.filter(rotated_away=True).exists()
+    scanned(tier, listing(shard_map(5)))
+    assert not Placement.objects.filter(rotated_away=True).exists(), "step 30 was the newest"
+
+
+@pytest.mark.parametrize(
+    ("step", "newest", "verified", "newest_verified", "expected"),
+    [
+        (10, 30, False, None, True), (10, 30, True, 30, True), (10, 30, True, None, False), (10, 30, True, 5, False),
+        (30, 30, False, None, False), (40, 30, False, 30, False), (10, None, False, None, False),
+    ],
+)  # fmt: skip
+def test_rotation_needs_a_newer_whole_step_and_where_it_was_proven_a_newer_proven_one(
+    step: int, newest: int | None, verified: bool, newest_verified: int | None, expected: bool
+) -> None:
+    assert is_rotated(step, newest, verified, newest_verified) is expected

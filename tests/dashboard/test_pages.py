@@ -389,3 +389,38 @@ def test_a_damaged_checkpoint_is_not_offered_for_a_drill(scene: Scene, signed_in
 def test_a_failed_last_drill_shows_as_failed_among_the_runs(scene: Scene, signed_in: SignIn) -> None:
     html = signed_in("viewer").get("/runs/?q=run-13b-sft").content.decode()
     assert '<b class="late">failed</b>' in html
+
+
+def test_a_comparison_with_nonsense_says_so_and_one_with_an_age_is_linked(scene: Scene, signed_in: SignIn) -> None:
+    client, scan = signed_in("viewer"), scene.scans[1]
+    nonsense = client.get(f"/scans/{scan.pk}/?since=banana")
+    assert nonsense.status_code == 422 and "an age such as 24h" in nonsense.content.decode()
+    assert client.get(f"/scans/{scan.pk}/?since=scn_elsewhere").status_code == 422
+    since = client.get(f"/scans/{scan.pk}/?since=30m")
+    assert since.status_code == 200 and "1 appeared, 1 changed, 0 vanished" in since.content.decode()
+    assert 'href="?since=24h' not in since.content.decode(), "no scan is that old"
+    first = scene.scans[0]
+    first.finished_at = first.finished_at - timedelta(days=2)
+    first.save()
+    assert 'href="?since=24h#compare"' in client.get(f"/scans/{scan.pk}/").content.decode()
+
+
+def test_a_step_in_two_formats_shows_the_layout_of_each_copy(scene: Scene, signed_in: SignIn) -> None:
+    copy = scene.damaged
+    other = factories.placement(
+        copy.checkpoint.run, copy.tier, copy.checkpoint.step, shards=2, path=f"{copy.path}_universal",
+        format="deepspeed_universal", world_size=2,
+    )  # fmt: skip
+    html = signed_in("viewer").get(f"/checkpoints/{copy.checkpoint_id}/").content.decode()
+    assert f"{other.path}" in html and "2.00 kB as deepspeed_universal from 2 ranks, 2 files" in html
+    rows = signed_in("viewer").get(f"/checkpoints/?run={copy.checkpoint.run_id}").content.decode()
+    assert "as deepspeed_universal from 2 ranks, 2.00 kB" in rows
+
+
+def test_a_copy_that_retention_took_is_no_alarm(scene: Scene, signed_in: SignIn) -> None:
+    copy, client = scene.damaged, signed_in("viewer")
+    Placement.objects.filter(pk=copy.pk).update(status="missing", rotated_away=True, damaged_at=None)
+    url = f"/checkpoints/{copy.checkpoint_id}/"
+    assert '<span class="chip none">rotated away</span>' in client.get(url).content.decode()
+    Placement.objects.filter(pk=copy.pk).update(rotated_away=False)
+    assert '<span class="chip bad">missing</span>' in client.get(url).content.decode()

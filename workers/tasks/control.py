@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from apps.alerts import services as alerts
-from apps.checkpoints import rescans
+from apps.checkpoints import rescans, scan_pruning
 from apps.core.dispatch import wake_owner
 from apps.drills import schedules
 from apps.fleet import upkeep
@@ -35,5 +35,6 @@ def sweep() -> None:
         for owner_id in due():
             wake_owner(owner_kind, owner_id)
     rescans.request_overdue()
+    scan_pruning.prune()
     recovery.follow_runs()
     alerts.evaluate()

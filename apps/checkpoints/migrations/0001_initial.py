@@ -64,6 +64,8 @@ class Migration(migrations.Migration):
                 ("doubt", models.TextField(blank=True)),
                 ("held_count", models.PositiveIntegerField(default=0)),
                 ("findings", models.JSONField(default=list)),
+                ("damage_count", models.PositiveIntegerField(default=0)),
+                ("stepless_count", models.PositiveIntegerField(default=0)),
                 ("error", models.TextField(blank=True)),
                 ("error_code", models.CharField(blank=True, max_length=64)),
                 ("requested_by", models.CharField(max_length=150)),
@@ -114,6 +116,13 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", apps.core.fields.IdField(prefix="plc", serialize=False)),
                 ("path", models.CharField(max_length=2048)),
+                ("format", models.CharField(blank=True, max_length=32)),
+                ("world_size", models.PositiveIntegerField(null=True)),
+                ("dp", models.PositiveIntegerField(null=True)),
+                ("tp", models.PositiveIntegerField(null=True)),
+                ("pp", models.PositiveIntegerField(null=True)),
+                ("ep", models.PositiveIntegerField(null=True)),
+                ("must_match", models.JSONField(default=list)),
                 (
                     "status",
                     models.CharField(
@@ -174,6 +183,7 @@ class Migration(migrations.Migration):
                 ("middle_mtime_at", models.DateTimeField(null=True)),
                 ("fingerprint", models.CharField(blank=True, max_length=32)),
                 ("damaged_at", models.DateTimeField(null=True)),
+                ("rotated_away", models.BooleanField(default=False)),
                 ("first_seen_at", models.DateTimeField()),
                 ("last_seen_at", models.DateTimeField()),
                 (

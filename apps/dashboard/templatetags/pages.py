@@ -32,6 +32,18 @@ def chip(kind: str, value: str, word: str = "") -> SafeString:
 
 
 @register.simple_tag
+def copy_chip(copy: Any) -> SafeString:
+    """What lies there; a copy that retention took, as far as can be told, is no alarm."""
+    return chip("status", "rotated_away" if copy.status == "missing" and copy.rotated_away else copy.status)
+
+
+@register.simple_tag
+def change_chip(change: Any) -> SafeString:
+    rotated = change.kind == "vanished" and change.placement.rotated_away
+    return chip("change", "rotated_away" if rotated else change.kind)
+
+
+@register.simple_tag
 def tone_chip(tone: str, word: str) -> SafeString:
     return format_html('<span class="chip {}">{}</span>', tone, word)
 

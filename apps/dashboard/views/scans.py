@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import messages
@@ -12,24 +13,28 @@ from apps.accounts.models import Role
 from apps.checkpoints import scan_diffs, scans
 from apps.checkpoints.models import InventoryScan, ScanChange
 from apps.checkpoints.scan_progress import progress_of
+from apps.core.errors import ApplicationError, InvalidInput
+from apps.core.units import seconds_of
 from apps.dashboard import pages
 from apps.dashboard.facets import facet
 
 CHANGES = 50
 EARLIER = 30
 SHOWN_DIFFERENCES = 200
+SPANS = (("1h", "the last hour"), ("24h", "the last 24 hours"), ("7d", "the last 7 days"))
 
 
 @pages.page
 def scan_detail(request: HttpRequest, scan_id: str) -> HttpResponse:
     scan = _scan(request, scan_id)
+    comparison = _comparison(request, scan)
     context = {
         **_live_context(request, scan),
         "can_operate": pages.operates(request, scan.tier.cluster_id),
         "has_live": scan.state in scans.UNFINISHED,
-        **_comparison(request, scan),
+        **comparison,
     }
-    return render(request, "dashboard/scan.html", context)
+    return render(request, "dashboard/scan.html", context, status=422 if comparison.get("problem") else 200)
 
 
 @pages.page
@@ -64,10 +69,41 @@ def _comparison(request: HttpRequest, scan: InventoryScan) -> dict[str, Any]:
         return {}
     done = InventoryScan.objects.filter(tier=scan.tier, state=InventoryScan.State.FINISHED)
     earlier = list(done.filter(finished_at__lt=scan.finished_at).order_by("-finished_at")[:EARLIER])
-    wanted = request.GET.get("since", "")
-    since = done.select_related("tier").filter(pk=wanted).first() if wanted else None
-    found = scan_diffs.diff(since, scan) if since is not None else None
-    return {"earlier": earlier, "since": since, "diff": found, "differences": found and found.shown[:SHOWN_DIFFERENCES]}
+    oldest = done.order_by("finished_at").values_list("finished_at", flat=True).first()
+    context: dict[str, Any] = {
+        "earlier": earlier,
+        "spans": _spans(scan, oldest),
+        "wanted": request.GET.get("since", ""),
+    }
+    if not context["wanted"]:
+        return context
+    try:
+        since = _since(context["wanted"], scan)
+        found = scan_diffs.diff(since, scan)
+    except ApplicationError as error:
+        return {**context, "problem": error.detail}
+    return {**context, "since": since, "diff": found, "differences": found.shown[:SHOWN_DIFFERENCES]}
+
+
+def _since(wanted: str, scan: InventoryScan) -> InventoryScan:
+    """Raises InvalidInput for what names no earlier scan of the same tier."""
+    at = scan_diffs.moment(wanted, scan)
+    if at is not None:
+        return scan_diffs.newest_before(at, scan)
+    found = InventoryScan.objects.select_related("tier").filter(tier=scan.tier, pk=wanted).first()
+    if found is None:
+        raise InvalidInput(f"{scan.tier.name} has no scan {wanted}; it may have been removed as too old.")
+    return found
+
+
+def _spans(scan: InventoryScan, oldest: datetime | None) -> list[tuple[str, str]]:
+    """The ages that a link can ask for: some scan had finished by then."""
+    assert scan.finished_at is not None
+    return [
+        (age, words)
+        for age, words in SPANS
+        if oldest and oldest <= scan.finished_at - timedelta(seconds=seconds_of(age) or 0)
+    ]
 
 
 @pages.action
