@@ -22,6 +22,8 @@ def take_unread(draft: Draft, folder: Folder) -> None:
     more bytes than those that one did."""
     if draft.format not in _FREE_FORMATS or not folder.folders or step_of_name(os.path.basename(folder.path)) is None:
         return
+    if any(name.endswith(".safetensors.index.json") for name in folder.files):
+        return  # an index says what belongs to it; writers leave the ranks' own files, from which it was made, below
     known = {shard.path for shard in draft.shards}
     unread = [(path, size) for path, size in _state_files(folder, "", _MAX_DEPTH) if path not in known]
     unread_bytes, read_bytes = sum(size for _, size in unread), sum(shard.size_bytes or 0 for shard in draft.shards)
