@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from muster_agent.jobs.scan_cache import ScanCache
 
 from tests.agent.checkpoint_factory import write_checkpoint
 
+NOW = time.time() + 3600
+"""One moment for all scans of a test, since what is said of a save that was abandoned tells its age."""
 DATA = Path(__file__).parents[2] / "data"
 
 
@@ -38,7 +41,7 @@ def cache_file(tmp_path: Path) -> Path:
 
 def scan(root: Path, cache_file: Path, **options: bool) -> Inventory:
     with ScanCache(cache_file, str(root), **options) as cache:
-        found = inventory(root, grace_seconds=0, memory=cache)
+        found = inventory(root, grace_seconds=0, now_unix_seconds=NOW, memory=cache)
         cache.finish()
         return found
 
@@ -48,7 +51,7 @@ def same(one: Inventory, other: Inventory) -> bool:
 
 
 def full(root: Path) -> Inventory:
-    return inventory(root, grace_seconds=0)
+    return inventory(root, grace_seconds=0, now_unix_seconds=NOW)
 
 
 def remembered(cache_file: Path) -> int:
@@ -179,7 +182,7 @@ def test_a_damaged_cache_is_told_and_hides_nothing(run: Path, cache_file: Path, 
     data[length : length + 3000] = b"\xa5" * 3000
     cache_file.write_bytes(data[: max(length * 2, 50)] if length else data)
     with ScanCache(cache_file, str(run)) as cache:
-        assert same(inventory(run, grace_seconds=0, memory=cache), expected)
+        assert same(inventory(run, grace_seconds=0, now_unix_seconds=NOW, memory=cache), expected)
         cache.finish()
         assert cache.trouble is not None
     scan(run, cache_file, replace_damaged=True)

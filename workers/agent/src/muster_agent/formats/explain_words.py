@@ -20,7 +20,7 @@ _DCP_WHOLE = "every byte range that the metadata names lies in its file, and the
 
 FORMAT_WORDS: dict[str, FormatWords] = {
     "safetensors": FormatWords(
-        "set of safetensors files", "files that begin with a safetensors header, an index of them, or `checkpoint.json`",
+        "set of safetensors files", "files that begin with a safetensors header, an index, or `checkpoint.json`",
         "the index, or `checkpoint.json` where ranks save their own files", _FILES_WHOLE,
     ),
     "dcp": FormatWords(
