@@ -94,8 +94,9 @@ def test_a_path_that_is_not_there_is_an_error_with_what_to_do(tmp_path: Path) ->
     assert "what to do:" in done.stderr
 
 
-def test_a_bucket_is_refused_with_what_to_do() -> None:
-    done = muster("s3://bucket/prefix")
+@pytest.mark.parametrize("place", ["gs://bucket/prefix", "s3://", "s3:///x", "s3://bucket/a//b", "s3://bucket/../x"])
+def test_what_names_no_place_is_refused_with_what_to_do(place: str) -> None:
+    done = muster(place)
     assert done.exit_code == 2
     assert "what to do:" in done.stderr
 

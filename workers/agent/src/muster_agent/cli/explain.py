@@ -8,6 +8,7 @@ from itertools import groupby
 
 import click
 
+from muster_agent.cli.bucket import checked_place, endpoint_option
 from muster_agent.cli.explain_beside import compared, rules_beside
 from muster_agent.cli.inventory import checkpoint_json, listed
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json
@@ -16,19 +17,21 @@ from muster_agent.formats.checkpoint import read_checkpoint
 from muster_agent.formats.explain import Line
 from muster_agent.formats.explain import explain as explain_checkpoint
 from muster_agent.formats.names import family_folder
+from muster_agent.formats.places import is_bucket
 
 
 @click.command()
 @click.argument("path")
+@endpoint_option
 @click.option("--json", "as_json", is_flag=True, help="Print the checkpoint and its explanation as JSON.")
-def explain(path: str, as_json: bool) -> None:
+def explain(path: str, endpoint_url: str | None, as_json: bool) -> None:
     """Tell for the one checkpoint at PATH which rule said what: format, step, ranks, shards, commit marker, findings,
     status, whether training can be resumed from it, and, in a folder of few steps, what those beside it say of it.
 
     Exit 0 whatever the verdict is. Exit 3: there is no such path or no checkpoint; 1: it cannot be read; 2: PATH holds
     several checkpoints.
     """
-    shard_map, beside = compared(_only_one(path))
+    shard_map, beside = compared(_only_one(path, endpoint_url))
     lines = [*explain_checkpoint(shard_map), Line("Other steps", beside)]
     if as_json:
         explanation = [{"heading": line.heading, "sentence": line.sentence} for line in lines]
@@ -47,11 +50,14 @@ def explanation_lines(lines: Sequence[Line]) -> list[str]:
     return shown
 
 
-def _only_one(path: str) -> ShardMap:
-    place = os.path.abspath(path)
-    if family_folder(place) is not None and not os.path.lexists(place):
+def _only_one(path: str, endpoint_url: str | None) -> ShardMap:
+    place = checked_place(path)
+    together = family_folder(place)
+    if together is not None and not is_bucket(place) and not os.path.lexists(place):
         return read_checkpoint(place)
-    checkpoints = listed(path, rules=rules_beside(place)).checkpoints
+    listed_path = together if together and is_bucket(place) else path
+    rules = () if is_bucket(place) else rules_beside(place)
+    checkpoints = listed(listed_path, rules=rules, endpoint_url=endpoint_url).checkpoints
     own = [one for one in checkpoints if one.path == place] or list(checkpoints)
     if not own:
         raise CommandFailed(

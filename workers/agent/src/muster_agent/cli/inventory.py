@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 import click
 
+from muster_agent.cli.bucket import bucket_store, checked_place, endpoint_option
 from muster_agent.cli.colour import paint_for
 from muster_agent.cli.inventory_text import inventory_lines
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
@@ -54,6 +54,7 @@ SETTLE_SECONDS = 1.0
     help="Remember in FILE what was found, so that next time unchanged checkpoints need not be opened.",
 )
 @rules_option
+@endpoint_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON list, newest step first.")
 def inventory(
     path: str,
@@ -61,9 +62,10 @@ def inventory(
     settle_seconds: float,
     cache_file: str | None,
     rules_file: str | None,
+    endpoint_url: str | None,
     as_json: bool,
 ) -> None:
-    """List the checkpoints under PATH: one checkpoint, one run's folder, or a folder of runs.
+    """List the checkpoints under PATH: one checkpoint, one run's folder, or a folder of runs; s3://bucket/prefix too.
 
     Nothing is unpickled and no data is read, only headers and metadata. Exit 0 also where checkpoints are broken: see
     the status of each. Exit 3: there is no such path; 1: it cannot be read.
@@ -74,6 +76,7 @@ def inventory(
         settle_seconds=settle_seconds,
         cache_file=cache_file,
         rules=read_rules(rules_file),
+        endpoint_url=endpoint_url,
     )
     if as_json:
         print_json([checkpoint_json(shard_map) for shard_map in found.checkpoints])
@@ -92,23 +95,24 @@ def listed(
     settle_seconds: float = 0.0,
     cache_file: str | None = None,
     rules: Sequence[Rule] = (),
+    endpoint_url: str | None = None,
 ) -> Inventory:
     """The inventory of PATH, or the failure that a user can act on."""
-    if "://" in path:
-        hint = "give the folder where the bucket is mounted; object storage is not read directly yet"
-        raise CommandFailed(f"{path} is not a local path", hint=hint, code=ExitCode.USAGE)
-    if not path or "\0" in path:
-        raise CommandFailed("the path is empty or holds a zero byte", hint="name a folder", code=ExitCode.USAGE)
+    place = checked_place(path)
+    store = bucket_store(place, endpoint_url)
+    if store is not None and cache_file is not None:
+        raise CommandFailed("--cache is not for buckets yet", hint="leave it out", code=ExitCode.USAGE)
     try:
         with contextlib.ExitStack() as stack:
-            cache = stack.enter_context(ScanCache(cache_file, os.path.abspath(path))) if cache_file else None
+            cache = stack.enter_context(ScanCache(cache_file, place)) if cache_file else None
             found = take_inventory(
-                path,
+                place,
                 grace_seconds=grace_seconds,
                 enough=enough,
                 settle_seconds=settle_seconds,
                 memory=cache,
                 rules=rules,
+                store=store,
             )
             if cache is not None:
                 cache.finish()

@@ -11,6 +11,7 @@ from muster_agent.cli.output import human_bytes, one_line
 from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.checkpoint import state_shards
 from muster_agent.formats.names import folder_of
+from muster_agent.formats.places import place_of
 from muster_agent.formats.siblings import unique_bytes
 from muster_agent.formats.times import duration
 from muster_agent.formats.walk import Inventory
@@ -92,8 +93,8 @@ def _name(shard_map: ShardMap) -> str:
 
 def _within(place: str, root: str) -> str:
     """The place as seen from the folder that was asked for."""
-    top = os.path.abspath(root)
-    return os.path.relpath(place, top) if place.startswith(top.rstrip("/") + "/") else place
+    top = f"{place_of(root).rstrip('/')}/"
+    return place.removeprefix(top)
 
 
 def _row(one: ShardMap, now_unix_seconds: float) -> tuple[str, ...]:

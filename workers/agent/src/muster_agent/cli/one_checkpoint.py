@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from muster_agent.cli.bucket import refuse_bucket
 from muster_agent.cli.output import CommandFailed, ExitCode
 from muster_agent.formats.walk import RootUnreadable, inventory
 from muster_agent.manifest.beside import beside_path
@@ -11,6 +12,7 @@ from muster_agent.manifest.beside import beside_path
 
 def require_one_checkpoint(path: str) -> None:
     """Raises CommandFailed for a run's folder, or a folder of runs. What cannot be looked at is left to the command."""
+    refuse_bucket(path)
     place = os.path.abspath(path)
     if not os.path.isdir(place) or os.path.lexists(beside_path(place)):
         return

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import click
 import msgspec
 
+from muster_agent.cli.bucket import checked_place, endpoint_option
 from muster_agent.cli.inventory import listed
 from muster_agent.cli.launchers import Launcher, launcher_text, misfit, needs_quoting, with_its_model_file
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
@@ -24,6 +25,7 @@ from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, Resume
 from muster_agent.decide.resume import NON_PERSISTENT, decide, reasons_against
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.names import folder_of, run_of_path
+from muster_agent.formats.places import is_bucket
 from muster_agent.formats.walk import Inventory
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.inventory import read_manifests
@@ -66,6 +68,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--run", "run_name", help="The run's name on the server, and which run where PATH holds several.")
 @click.option("--server", envvar="MUSTER_SERVER", metavar="URL", help="Ask this control plane for evidence too.")
 @rules_option
+@endpoint_option
 @click.option("--json", "as_json", is_flag=True, help="Print the decision as JSON.")
 @click.option(
     "--format", "launcher", type=click.Choice([one.value for one in Launcher]), help="Print only what a launcher takes."
@@ -79,6 +82,7 @@ def resume_point(
     format_name: str | None,
     require: str,
     rules_file: str | None,
+    endpoint_url: str | None,
     **asked: int | float | None,
 ) -> None:
     """Say which checkpoint under PATH a restart should load, and why newer ones were passed over.
@@ -103,6 +107,7 @@ def resume_point(
         enough=judge.is_enough,
         settle_seconds=SETTLE_SECONDS,
         rules=read_rules(rules_file),
+        endpoint_url=endpoint_url,
     )
     folder, shard_maps = _one_run(found, path, run_name)
     decision = judge.decide(shard_maps, found.pointers, folder)
@@ -173,7 +178,8 @@ class _Judge:
         found it changed."""
         key = (shard_map.path, shard_map.status, shard_map.step, shard_map.newest_mtime_ns)
         if key not in self.candidates:
-            manifests, problems = read_manifests([shard_map], JobControl())
+            sealable = [] if is_bucket(shard_map.path) else [shard_map]
+            manifests, problems = read_manifests(sealable, JobControl())
             for problem in problems:
                 say(f"muster: {problem.detail}\n  what to do: {problem.cure}")
             evidence = self.evidence(folder).evidence
@@ -231,7 +237,7 @@ def _one_run(found: Inventory, path: str, run_name: str | None) -> tuple[str, li
         folders = [
             folder for folder in folders if run_name in (os.path.basename(folder), run_of_path(f"{folder}/step"))
         ]
-    own = os.path.abspath(path)
+    own = checked_place(path)
     if run_name is None and own in folders:
         return own, _of_own_folder(found, own, folders)
     if len(folders) > 1 or (run_name is not None and not folders and found.checkpoints):

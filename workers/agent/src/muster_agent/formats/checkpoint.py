@@ -135,7 +135,7 @@ def begin_single_file(
     path = os.path.join(folder.path, name)
 
     def finish(draft: Draft) -> ShardMap:
-        only = Folder(path, folder.root, files={name: folder.files[name]})
+        only = Folder(path, folder.root, files={name: folder.files[name]}, archived=folder.archived & {name})
         return _conclude(draft, path, only, age_limit)
 
     try:
@@ -169,7 +169,7 @@ def begin_family(
     def finish(draft: Draft) -> ShardMap:
         draft.step = family.step if draft.step is None else draft.step
         files = {name: seen for name, seen in folder.files.items() if name in family.files}
-        own = Folder(path, folder.root, files=files)
+        own = Folder(path, folder.root, files=files, archived=folder.archived)
         times = [shard.mtime_ns for shard in draft.shards if shard.mtime_ns is not None]
         own.mtime_ns = max(times, default=None)
         return _conclude(draft, path, own, age_limit)
@@ -236,6 +236,8 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
     draft.shards = [_with_shared_file(shard, folder) for shard in draft.shards]
     left = [folder.seen(found.path) for found in draft.findings if found.code == "temporary_left"]
     draft.temporary_is_recent = any(seen is not None and age_limit.is_recent(seen.mtime_ns) for seen in left)
+    _note_archived(draft, folder)
+    draft.settling = draft.settling or any(s.size_bytes is None and s.path in folder.uploads for s in draft.shards)
     return conclude(
         draft,
         path=path,
@@ -253,10 +255,21 @@ def _with_shared_file(shard: ShardEntry, folder: Folder) -> ShardEntry:
     return msgspec.structs.replace(shard, shared_file=f"{seen.device}:{seen.inode}")
 
 
+def _note_archived(draft: Draft, folder: Folder) -> None:
+    """What could not be opened says nothing of what is inside."""
+    lie = [shard.path for shard in draft.shards if folder.is_archived(shard.path)]
+    if lie and not any(found.code == "archived" for found in draft.findings):
+        detail = f"{len(lie)} of its files lie in an archive class, {lie[0]} is one"
+        draft.findings.append(finding("archived", path=lie[0], detail=detail))
+    if any(found.code == "archived" for found in draft.findings):
+        draft.roles = None
+
+
 def _newest_mtime_ns(draft: Draft, folder: Folder) -> int | None:
     """Of the folder's files and of the shards, which may lie deeper; of the folder itself where there are none."""
     inside = (shard.mtime_ns for shard in draft.shards if shard.mtime_ns is not None and "/" in shard.path)
-    return max((*inside, *(seen.mtime_ns for seen in folder.files.values())), default=folder.mtime_ns)
+    files = (seen.mtime_ns for seen in folder.files.values())
+    return max((*inside, *files, *folder.uploads.values()), default=folder.mtime_ns)
 
 
 def files_of(shard_map: ShardMap) -> list[tuple[str, int, int]]:

@@ -17,7 +17,8 @@ import msgspec
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
 from muster_agent.formats.names import is_noise, is_ours, is_text
-from muster_agent.formats.tree import Opened, Tree
+from muster_agent.formats.places import is_bucket, resolved
+from muster_agent.formats.tree import ARCHIVED, Opened, Tree
 
 
 class PosixFile:
@@ -103,6 +104,9 @@ class PosixTree:
     def take(self, folder: Folder, name: str) -> None:
         _take_named(folder, name)
 
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
     def stamp(self, path: str) -> FileSeen | None:
         try:
             return seen_of(os.stat(path))
@@ -157,6 +161,10 @@ class Folder:
     """The sub-folders that were looked at, by name."""
     reached: dict[str, FileSeen | None] = field(default_factory=dict)
     """Files of sub-folders that were asked for by name, as they lay before any of them was opened."""
+    archived: set[str] = field(default_factory=set)
+    """Those of `files` that must be restored from an archive before they can be read."""
+    uploads: dict[str, int] = field(default_factory=dict)
+    """When uploads of files in it, also deeper, were begun (ns) that have not ended, by relative path."""
 
     def sub(self, name: str) -> Folder:
         """The folder `name` in this one, looked at once. `name` must be one of `folders`."""
@@ -193,6 +201,13 @@ class Folder:
             name, _, rest = path.partition("/")
             return self.subs[name].seen(rest) if name in self.subs else None
         return found
+
+    def is_archived(self, path: str) -> bool:
+        """Whether the file at the relative `path`, also in a sub-folder that was looked at, lies in an archive."""
+        if path in self.archived:
+            return True
+        name, _, rest = path.partition("/")
+        return bool(rest) and name in self.subs and self.subs[name].is_archived(rest)
 
 
 def look(path: str, root: str, tree: PosixTree = POSIX) -> Folder:
@@ -294,6 +309,10 @@ def _take_named(folder: Folder, name: str) -> None:
 
 def trouble(error: OSError, path: str) -> Finding:
     """The finding for an operating-system error at `path`."""
+    if error.errno == ARCHIVED:
+        return finding("archived", path=path, detail=f"{path} must be restored from the archive before it can be read")
+    if is_bucket(path):
+        return _bucket_trouble(error, path)
     if error.errno in (errno.EACCES, errno.EPERM):
         return finding(
             "permission_denied", path=path, detail=f"{path} may not be read by this user (uid {os.geteuid()})"
@@ -302,6 +321,15 @@ def trouble(error: OSError, path: str) -> Finding:
         return finding("link_broken", path=path, detail=_broken(path, error))
     reason = error.strerror or type(error).__name__
     return finding("listing_failed", path=path, detail=f"{path} could not be read: {reason}")
+
+
+def _bucket_trouble(error: OSError, path: str) -> Finding:
+    detail = f"{path} could not be read: {error.strerror or type(error).__name__}"
+    if error.errno != errno.EACCES:
+        cure = "Check the endpoint and the network, then run again; nothing is taken for gone."
+        return finding("listing_failed", path=path, detail=detail, cure=cure)
+    cure = "Use credentials that may read it, or give these s3:ListBucket and s3:GetObject."
+    return finding("permission_denied", path=path, detail=detail, cure=cure)
 
 
 def _broken(path: str, error: OSError) -> str:
@@ -343,7 +371,7 @@ def _take_target(folder: Folder, name: str) -> None:
 
 def escapes(path: str, root: str) -> bool:
     """Whether `path`, with all links resolved, lies outside the resolved folder `root`."""
-    real = os.path.realpath(path)
+    real = resolved(path)
     return real != root and not real.startswith(root.rstrip("/") + "/")
 
 

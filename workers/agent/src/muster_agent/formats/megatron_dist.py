@@ -109,7 +109,7 @@ def take_marker(draft: Draft, folder: Folder, *, is_needed: bool) -> None:
     draft.shards.append(metadata_entry(MARKER_NAME, folder.files[MARKER_NAME]))
     if not is_marker:
         detail = f"{MARKER_NAME} does not name a backend, as Megatron's does"
-        draft.committed = False
+        draft.committed = None if problem is not None and problem.code == "archived" else False
         draft.findings.append(problem or finding("metadata_unreadable", path=MARKER_NAME, detail=detail))
 
 

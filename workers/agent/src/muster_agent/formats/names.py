@@ -85,7 +85,7 @@ def step_of_unfinished(name: str) -> int | None:
 def run_of_path(path: str) -> str:
     """The run of the checkpoint at this absolute path: the name of the folder that holds its steps, or of the nearest
     one above that says more than `checkpoints` does. Where none says more, the folder's own name."""
-    folders = [part for part in folder_of(path).split("/") if part]
+    folders = [part for part in folder_of(path).removeprefix("s3:/").split("/") if part]
     own = folders[-1] if folders else ""
     return next((name for name in reversed(folders) if name.lower() not in _GENERIC_FOLDERS), own)
 

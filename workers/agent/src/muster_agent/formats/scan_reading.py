@@ -104,6 +104,9 @@ class Reading:
     ) -> None:
         self.memory, self.age_limit, self.control, self.counts = memory, age_limit, control, counts
         self.children, self.may_lag = children, may_lag
+        self.may_fork = True
+        self.changed_since: Callable[[str, int | None], bool] = _changed_since
+        self.before_second_looks: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self._unsettled: dict[str, _Unsettled] = {}
         self._begun: list[_Begun] = []
@@ -119,7 +122,7 @@ class Reading:
             yield from _present(self.read(task, later=True))
             slow = time.monotonic() - wall > WAITING_RATIO * (time.thread_time() - busy)
             waits = slow and _sleeps() - sleeps >= WAITING_SLEEPS if index else waits
-        if not waits:
+        if not waits and self.may_fork:
             yield from self._here_and_in_forks(tasks[FIRST_TASKS:])
             return
         with ThreadPoolExecutor(READERS) as pool:
@@ -158,7 +161,7 @@ class Reading:
         for task in sorted(tasks, key=lambda one: (one.step is not None, -(one.step or 0))):
             step, saved_ns = settled.get(task.parent, (0, None))
             if task.step is not None and task.step < step and task.parent not in mixed:
-                if _changed_since(task.path, saved_ns):
+                if self.changed_since(task.path, saved_ns):
                     mixed.add(task.parent)
                 elif not _is_named(task, pointers):
                     passed[task.parent].append(task)
@@ -233,6 +236,7 @@ class Reading:
         again = {path for path in times if self._needs_second_look(waiting[path], times[path], settle_seconds)}
         if again and settle_seconds:
             self._wait(max(waiting[path].seen_at for path in again) + settle_seconds)
+            self.before_second_looks()
         result: list[ShardMap] = []
         for one in found:
             if one.path in again:

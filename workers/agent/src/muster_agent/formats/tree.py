@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from muster_agent.formats.folder import FileSeen, Folder
+
+
+ARCHIVED = errno.ENOMEDIUM
+"""The `errno` of an OSError that says: the file is there, but must be restored from an archive first."""
 
 
 class Opened(Protocol):

@@ -125,10 +125,14 @@ def status_of(draft: Draft, *, recent: bool, arriving: bool = False) -> Status:
     if could_not:
         return Status.UNREADABLE
     if draft.undecided:
-        return Status.UNKNOWN
+        return Status.ARCHIVED if _is_archived(draft) else Status.UNKNOWN
     if draft.committed is False or draft.settling:
         return Status.UNCOMMITTED
-    return Status.ARCHIVED if any(found.code == "archived" for found in draft.findings) else Status.COMPLETE
+    return Status.ARCHIVED if _is_archived(draft) else Status.COMPLETE
+
+
+def _is_archived(draft: Draft) -> bool:
+    return any(found.code == "archived" for found in draft.findings)
 
 
 def is_unfinished(draft: Draft) -> bool:

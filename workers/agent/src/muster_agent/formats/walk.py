@@ -27,16 +27,20 @@ from muster_agent.formats.folder import Folder, PosixTree, absolute, escapes
 from muster_agent.formats.hub_cache import root_of
 from muster_agent.formats.known_by_name import unread_tasks
 from muster_agent.formats.names import is_temporary, step_of_name, step_of_unfinished
+from muster_agent.formats.object_store import ObjectStore
+from muster_agent.formats.places import is_bucket, resolved
 from muster_agent.formats.pointer_findings import pointer_findings
 from muster_agent.formats.pointers import is_other_name, is_pointer, read_pointer
 from muster_agent.formats.reader import Family, FamilyFormat
+from muster_agent.formats.root import RootUnreadable, check_folder, check_mount, root_place
 from muster_agent.formats.rules import Rule, judged, rules_at
+from muster_agent.formats.s3_tree import S3Tree
 from muster_agent.formats.scan_reading import Counts, Enough, Read, Reading, Task
 from muster_agent.formats.sibling_parts import with_a_second, without_parts
 from muster_agent.formats.storage_clock import LOCAL, Clock, storage_clock
 from muster_agent.formats.verdict import LEAST_GRACE_SECONDS, AgeLimit
 from muster_agent.jobs.control import JobControl
-from muster_agent.probes.filesystem import missing_mount, read_file_system
+from muster_agent.probes.filesystem import read_file_system
 
 __all__ = ["Enough", "Inventory", "RootUnreadable", "inventory"]
 
@@ -60,22 +64,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     """Whose clock ages were judged by: `storage`, or `local` where the storage does not tell its own."""
 
 
-class RootUnreadable(Exception):
-    """The place to inspect is not there or cannot be listed; `hint` says what to do."""
-
-    def __init__(self, path: str, reason: str, hint: str, *, is_missing: bool = False) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path, self.reason, self.hint, self.is_missing = path, reason, hint, is_missing
-
-
 class _Walk:
     """Finds where checkpoints lie; `reading` reads them."""
 
-    def __init__(self, root: str, reading: Reading, note: Callable[[str], None]) -> None:
-        self.root = root_of(os.path.realpath(root))
+    def __init__(self, root: str, reading: Reading, tree: PosixTree | S3Tree, note: Callable[[str], None]) -> None:
+        self.root = root_of(resolved(root))
         self.reading = reading
         self.control, self.counts = reading.control, reading.counts
-        self.tree = PosixTree(reading.control.check)
+        self.tree = tree
         self.seen: set[tuple[int, int]] = set()
         self.tasks: list[Task] = []
         self.nested: list[tuple[Folder, int]] = []
@@ -290,6 +286,7 @@ def inventory(  # noqa: PLR0913 - each is a choice of its own, and all are named
     memory: Memory | None = None,
     rules: Sequence[Rule] = (),
     note: Callable[[str], None] = lambda _text: None,
+    store: ObjectStore | None = None,
 ) -> Inventory:
     """Every checkpoint under `root`, whole or broken, with what the framework's own pointers say.
 
@@ -297,17 +294,24 @@ def inventory(  # noqa: PLR0913 - each is a choice of its own, and all are named
     thousand headers to learn that the newest checkpoint is good.
     Path rules are `rules` and then those in the file of rules at the root.
     With `settle_seconds`, what looks unfinished and may be being written is looked at twice, so far apart.
+    A `root` in a bucket (`s3://bucket/prefix`) is read through `store`.
     Raises RootUnreadable when `root` itself is not there or cannot be listed, and Cancelled when `control` says so.
     """
-    place = os.path.abspath(os.fspath(root))
-    _check_root(place)
-    clock = storage_clock(place) if now_unix_seconds is None else Clock(now_unix_seconds, LOCAL)
+    place, control = root_place(root), control or JobControl()
+    tree = _tree(place, control, store)
+    is_remote = isinstance(tree, S3Tree) or read_file_system(place).is_remote
+    clock = Clock(now_unix_seconds, LOCAL) if now_unix_seconds is not None else _clock(tree, place)
     may_learn = now_unix_seconds is None and clock.source == LOCAL
     age_limit = AgeLimit(clock.unix_seconds, grace_seconds, may_learn=may_learn)
-    may_lag = settle_seconds > 0 and read_file_system(place).is_remote
     with Children() as children:
-        reading = Reading(memory, age_limit, control or JobControl(), Counts(), children, may_lag=may_lag)
-        walk = _Walk(place, reading, note)
+        reading = Reading(memory, age_limit, control, Counts(), children, may_lag=settle_seconds > 0 and is_remote)
+        if isinstance(tree, S3Tree):
+            reading.may_fork, reading.changed_since, reading.before_second_looks = (
+                False,
+                tree.changed_since,
+                tree.forget,
+            )
+        walk = _Walk(place, reading, tree, note)
         own_rules, rule_findings = rules_at(walk.tree, place)
         walk.findings.extend(rule_findings)
         judge = partial(judged, rules=(*rules, *own_rules), look=walk.look, age_limit=age_limit)
@@ -317,13 +321,13 @@ def inventory(  # noqa: PLR0913 - each is a choice of its own, and all are named
         if grace_seconds >= LEAST_GRACE_SECONDS:
             read = reading.reconsider(read, siblings.grace_seconds_by_folder(read))
     checkpoints = siblings.compare(without_parts(map(judge, read), age_limit))
-    if not checkpoints:
-        _check_mount(place)
+    if not checkpoints and not is_bucket(place):
+        check_mount(place)
     checkpoints.sort(key=_newest_first)
     return Inventory(
         checkpoints=tuple(checkpoints),
         pointers=tuple(walk.pointers),
-        findings=(*walk.findings, *pointer_findings(walk.pointers, checkpoints)),
+        findings=(*_bucket_findings(tree), *walk.findings, *pointer_findings(walk.pointers, checkpoints)),
         entries=reading.counts.entries,
         unchanged=reading.counts.unchanged,
         sealed=frozenset(reading.sealed),
@@ -338,8 +342,8 @@ def _judged_first(enough: Enough, judge: Callable[[ShardMap], ShardMap]) -> Enou
 def _one(place: str, walk: _Walk) -> Task | None:
     """The single checkpoint at `place`; None for a folder that is not named like a step, or only holds such folders."""
     parent = os.path.dirname(place)
-    root = os.path.realpath(parent)
-    if not os.path.isdir(place):
+    root = resolved(parent)
+    if not walk.tree.is_folder(place):
 
         def read(folder: Folder, age_limit: AgeLimit, children: Children) -> ShardMap | Later:
             name = os.path.basename(place)
@@ -350,36 +354,32 @@ def _one(place: str, walk: _Walk) -> Task | None:
         return Task(place, parent, None, lambda: walk.look(parent, root), read)
     if step_of_name(os.path.basename(place)) is None:
         return None
-    inside = root if not escapes(place, root) else os.path.realpath(place)
+    inside = root if not escapes(place, root) else resolved(place)
     folder = walk.look(place, inside)
     if registry.claim(folder) is None and any(step_of_name(name) is not None for name in folder.folders):
         return None
     return Task(place, parent, None, lambda: walk.look(place, inside), walk.read_step, folder)
 
 
-def _check_root(place: str) -> None:
-    try:
-        if os.path.isdir(place):
-            os.scandir(place).close()
-        else:
-            os.stat(place)
-    except (FileNotFoundError, NotADirectoryError):
-        hint = "check the spelling; if it lies on a mount, check that the storage is mounted here"
-        raise RootUnreadable(place, "there is no such file or folder", hint, is_missing=True) from None
-    except PermissionError:
-        hint = f"run as a user who may read it, or give uid {os.geteuid()} read and search permission on it"
-        raise RootUnreadable(place, "this user may not read it", hint) from None
-    except OSError as error:
-        hint = "check the mount and its server, then run again"
-        raise RootUnreadable(place, f"it could not be read ({error.strerror})", hint) from None
+def _tree(place: str, control: JobControl, store: ObjectStore | None) -> PosixTree | S3Tree:
+    """What stands behind the place. Raises RootUnreadable."""
+    if not is_bucket(place):
+        check_folder(place)
+        return PosixTree(control.check)
+    if store is None:
+        hint = "use `muster inventory`, `explain` or `resume-point` on the bucket, or the folder where it is mounted"
+        raise RootUnreadable(place, "it lies in a bucket, which is not read from here yet", hint)
+    tree = S3Tree(store, place, control.check)
+    tree.begin()
+    return tree
 
 
-def _check_mount(place: str) -> None:
-    """An empty folder may be the place where the storage should be."""
-    unmounted = missing_mount(os.path.realpath(place))
-    if unmounted is not None:
-        hint = f"mount it (`mount {unmounted}`), then run again"
-        raise RootUnreadable(place, f"nothing is mounted at {unmounted}, where /etc/fstab has a file system", hint)
+def _clock(tree: PosixTree | S3Tree, place: str) -> Clock:
+    return tree.clock() if isinstance(tree, S3Tree) else storage_clock(place)
+
+
+def _bucket_findings(tree: PosixTree | S3Tree) -> Sequence[Finding]:
+    return tree.findings if isinstance(tree, S3Tree) else ()
 
 
 def _newest_first(shard_map: ShardMap) -> tuple[int, str, str]:

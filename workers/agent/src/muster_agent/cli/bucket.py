@@ -1,0 +1,44 @@
+"""Paths in buckets at the command's edge: which commands take them, and the client behind them."""
+
+from __future__ import annotations
+
+import click
+
+from muster_agent.cli.output import CommandFailed, ExitCode
+from muster_agent.formats.object_store import ObjectStore
+from muster_agent.formats.places import PlaceInvalid, is_bucket, place_of
+
+endpoint_option = click.option(
+    "--endpoint-url",
+    metavar="URL",
+    help="Where the bucket of an s3:// path is served; else AWS_ENDPOINT_URL, the profile's, or Amazon's.",
+)
+
+
+def checked_place(path: str) -> str:
+    """The absolute path, on a file system or in a bucket."""
+    try:
+        return place_of(path)
+    except PlaceInvalid as invalid:
+        hint = "name a folder, or a bucket as s3://bucket/prefix"
+        raise CommandFailed(str(invalid), hint=hint, code=ExitCode.USAGE) from None
+
+
+def bucket_store(place: str, endpoint_url: str | None) -> ObjectStore | None:
+    """The client for a path in a bucket; None for any other."""
+    if not is_bucket(place):
+        return None
+    from muster_agent.storage.s3_client import S3Unavailable, connect
+
+    try:
+        return connect(endpoint_url)
+    except S3Unavailable as error:
+        raise CommandFailed(str(error), hint=error.hint) from None
+
+
+def refuse_bucket(path: str) -> None:
+    """For commands that read or write every byte: they do not reach into buckets yet."""
+    if is_bucket(path):
+        hint = "give the folder where the bucket is mounted; `muster inventory` and `resume-point` read it directly"
+        message = f"{path} lies in a bucket, which this command does not read yet"
+        raise CommandFailed(message, hint=hint, code=ExitCode.USAGE)

@@ -1,0 +1,202 @@
+"""The client of object stores that speak S3, by boto3. Nothing else imports boto3, and this only once an s3:// path is
+given."""
+
+from __future__ import annotations
+
+import errno
+import random
+import time
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from muster_agent.formats.object_store import BucketMissing, BucketRefused, Listing, ObjectSeen, UploadSeen
+from muster_agent.formats.tree import ARCHIVED
+
+ATTEMPTS = 6
+FIRST_WAIT_SECONDS = 0.2
+"""Doubled after each attempt; all together about six seconds."""
+CONNECT_SECONDS, READ_SECONDS = 10, 60
+_ARCHIVE_CLASSES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+_PASSING_CODES = frozenset({"SlowDown", "RequestTimeout", "Throttling", "ThrottlingException", "TooManyRequests"})
+_KEY_HINT = "check the credentials (AWS_ACCESS_KEY_ID and the like, or AWS_PROFILE), as the `aws` command uses them"
+_RIGHT_HINT = "let them list the bucket and read its objects (s3:ListBucket, s3:GetObject)"
+
+_T = TypeVar("_T")
+
+
+class S3Unavailable(Exception):
+    """No client can be made; `hint` says what to do."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+class _Short(Exception):
+    """An answer ended before its time."""
+
+
+def connect(endpoint_url: str | None = None) -> S3Store:
+    """A client with the environment's credentials, profile and region, as boto3 finds them. Raises S3Unavailable."""
+    try:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    except ImportError:
+        hint = "install it with `pip install 'muster-agent[s3]'`"
+        raise S3Unavailable("reading from a bucket needs boto3, which is not installed", hint) from None
+    config = Config(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        max_pool_connections=16,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    try:
+        return S3Store(boto3.client("s3", endpoint_url=endpoint_url or None, config=config))
+    except (BotoCoreError, ValueError) as error:
+        raise S3Unavailable(f"no client for the bucket could be made: {error}", _KEY_HINT) from error
+
+
+class S3Store:
+    """See `object_store.ObjectStore`. `client` is boto3's, which threads may share."""
+
+    def __init__(self, client: Any, *, first_wait_seconds: float = FIRST_WAIT_SECONDS) -> None:
+        self._client, self.first_wait_seconds = client, first_wait_seconds
+
+    def objects(self, bucket: str, prefix: str, *, one_level: bool, check: Callable[[], None]) -> Listing:
+        """See `ObjectStore.objects`."""
+        asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "OptionalObjectAttributes": ["RestoreStatus"]}
+        if one_level:
+            asked["Delimiter"] = "/"
+        found = Listing([], [])
+        for page in self._pages(self._client.list_objects_v2, asked, {"ContinuationToken": "NextContinuationToken"}):
+            check()
+            if found.server_unix_seconds is None:
+                found = found._replace(server_unix_seconds=_server_time(page))
+            found.objects.extend(_object(one) for one in page.get("Contents", ()) if one["Key"].startswith(prefix))
+            found.prefixes.extend(one["Prefix"] for one in page.get("CommonPrefixes", ()))
+        return found
+
+    def uploads(self, bucket: str, prefix: str) -> list[UploadSeen]:
+        """See `ObjectStore.uploads`."""
+        asked = {"Bucket": bucket, "Prefix": prefix}
+        marks = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
+        return [
+            UploadSeen(one["Key"], _nanoseconds(one["Initiated"]))
+            for page in self._pages(self._client.list_multipart_uploads, asked, marks)
+            for one in page.get("Uploads", ())
+            if one["Key"].startswith(prefix) and "Initiated" in one
+        ]
+
+    def read(self, bucket: str, key: str, offset_bytes: int, length_bytes: int, etag: str) -> tuple[bytes, str]:
+        """See `ObjectStore.read`."""
+        last = offset_bytes + length_bytes - 1
+        asked = {"Bucket": bucket, "Key": key, "Range": f"bytes={offset_bytes}-{last}"}
+        if etag:
+            asked["IfMatch"] = etag
+
+        def get() -> tuple[bytes, str]:
+            answer = self._client.get_object(**asked)
+            with answer["Body"] as body:
+                if offset_bytes and "ContentRange" not in answer:
+                    raise OSError(errno.EOPNOTSUPP, "the store does not read ranges of objects")
+                data = body.read(length_bytes)
+            if len(data) != length_bytes:
+                raise _Short(f"{len(data)} of {length_bytes} bytes came")
+            if etag and answer.get("ETag", etag) != etag:
+                raise OSError(errno.ESTALE, "the object was written again while it was read")
+            return data, answer.get("ETag", "")
+
+        return self._tried(get)
+
+    def _pages(self, ask: Callable[..., Any], asked: dict[str, Any], marks: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """All pages, of whatever size the store gives. A store that goes in a circle is an error, not a listing."""
+        seen: set[tuple[str, ...]] = set()
+        more: dict[str, Any] = {}
+        while True:
+            page = self._tried(partial(ask, **asked, **more))
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            more = {name: page[mark] for name, mark in marks.items() if page.get(mark)}
+            token = tuple(map(str, more.values()))
+            if not token or token in seen:
+                raise OSError(errno.EIO, "the store says that its listing goes on, but not where")
+            seen.add(token)
+
+    def _tried(self, ask: Callable[[], _T]) -> _T:
+        """Asked again, ever later, while the trouble may pass. Raises OSError."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return ask()
+            except Exception as error:
+                met = _os_error(error)
+                if met.errno != errno.EAGAIN:
+                    raise met from error
+                if attempt + 1 == ATTEMPTS:
+                    raise OSError(errno.EIO, f"{met.strerror}, {ATTEMPTS} times") from error
+            time.sleep(self.first_wait_seconds * 2**attempt * random.uniform(0.75, 1.25))
+        raise AssertionError
+
+
+def _object(one: dict[str, Any]) -> ObjectSeen:
+    restored = one.get("RestoreStatus", {})
+    is_restored = restored.get("IsRestoreInProgress") is False and "RestoreExpiryDate" in restored
+    is_archived = one.get("StorageClass") in _ARCHIVE_CLASSES and not is_restored
+    return ObjectSeen(one["Key"], one["Size"], _nanoseconds(one["LastModified"]), one.get("ETag", ""), is_archived)
+
+
+def _nanoseconds(moment: Any) -> int:
+    return int(moment.timestamp() * 1_000_000) * 1000
+
+
+def _server_time(page: dict[str, Any]) -> float | None:
+    try:
+        return parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _os_error(error: Exception) -> OSError:
+    """The error in the operating system's terms; EAGAIN where the trouble may pass."""
+    from botocore import exceptions as met
+    from botocore.parsers import ResponseParserError
+
+    if isinstance(error, met.ClientError):
+        return _answered(error.response)
+    if isinstance(error, (met.NoCredentialsError, met.PartialCredentialsError, met.CredentialRetrievalError)):
+        return BucketRefused(errno.EACCES, f"there are no usable credentials ({error})", _KEY_HINT)
+    if isinstance(error, (met.ConnectionError, met.HTTPClientError, ResponseParserError, met.IncompleteReadError)):
+        return OSError(errno.EAGAIN, f"the store did not answer in full ({type(error).__name__})")
+    if isinstance(error, _Short):
+        return OSError(errno.EAGAIN, f"the answer was cut short: {error}")
+    if isinstance(error, met.BotoCoreError):
+        return OSError(errno.EINVAL, f"the request could not be made ({error})")
+    if isinstance(error, OSError) and error.errno in (errno.ESTALE, errno.EOPNOTSUPP):
+        return error
+    if isinstance(error, OSError):
+        return OSError(errno.EAGAIN, f"the connection failed ({type(error).__name__})")
+    raise error
+
+
+def _answered(response: Any) -> OSError:
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code = str(response.get("Error", {}).get("Code", status))[:80]
+    if code in _PASSING_CODES or status in (429, 500, 502, 503, 504):
+        return OSError(errno.EAGAIN, f"the store answered {status} {code}")
+    if code == "InvalidObjectState":
+        return OSError(ARCHIVED, "it lies in an archive class")
+    if code == "NoSuchBucket":
+        return BucketMissing(errno.ENOENT, "there is no such bucket")
+    if status in (401, 403):
+        hint = _RIGHT_HINT if code in ("AccessDenied", "403") else _KEY_HINT
+        return BucketRefused(errno.EACCES, f"the store refused these credentials ({code})", hint)
+    if status == 404:
+        return FileNotFoundError(errno.ENOENT, f"the store does not have it ({code})")
+    if status in (412, 416):
+        return OSError(errno.ESTALE, "the object was written again after it was listed")
+    return OSError(errno.EIO, f"the store answered {status} {code}")
