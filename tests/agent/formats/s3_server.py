@@ -3,6 +3,7 @@ faults that a test scripts."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Callable
@@ -86,7 +87,8 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body[:sent_bytes])
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.wfile.write(body[:sent_bytes])
         if sent_bytes is not None and sent_bytes < len(body):
             self.close_connection = True
 

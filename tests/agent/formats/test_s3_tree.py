@@ -12,6 +12,7 @@ import pytest
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.s3_tree import S3Tree
 from muster_agent.formats.walk import Inventory, RootUnreadable, inventory
+from muster_agent.storage import s3_client
 from muster_agent.storage.s3_client import S3Store, connect
 
 from tests.agent.formats.damage import DATA, age, copy_sample
@@ -344,6 +345,18 @@ def test_a_key_that_the_first_listing_does_not_show_yet_is_found_by_the_second(s
 
     server.store.before_listing = before_listing
     assert only(scan(server, settle_seconds=0.05)).status is Status.COMPLETE
+
+
+def test_a_second_listing_that_fails_makes_it_unreadable_not_gone(server: S3Server) -> None:
+    for step in (100, 200, 300):
+        sharded(server, f"runs/llama/step-{step}")
+        shard = next(key for key in sorted(server.store.objects) if f"{step}/" in key and key.endswith(".safetensors"))
+        del server.store.objects[shard]
+    listings = iter(range(100))
+    server.store.fail = lambda what: (503, "SlowDown") if what == "list" and next(listings) > 0 else None
+    found = scan(server, settle_seconds=0.05).checkpoints
+    assert [one.status for one in found] == [Status.UNREADABLE] * 3
+    assert next(listings) <= 1 + s3_client.ATTEMPTS + 1
 
 
 def test_a_young_upload_of_a_shard_is_a_save_in_progress(server: S3Server) -> None:

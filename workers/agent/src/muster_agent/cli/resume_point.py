@@ -73,7 +73,7 @@ _COUNT = click.IntRange(min=1)
 @click.option(
     "--format", "launcher", type=click.Choice([one.value for one in Launcher]), help="Print only what a launcher takes."
 )
-def resume_point(
+def resume_point(  # noqa: PLR0913 - each is an option, and all are named
     path: str,
     run_name: str | None,
     server: str | None,

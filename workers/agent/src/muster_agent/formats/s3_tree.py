@@ -52,7 +52,7 @@ class S3Tree:
         self.bucket, self.prefix = bucket_and_prefix(place)
         self.findings: list[Finding] = []
         self._lock = threading.RLock()
-        self._inside: _Levels | None = None
+        self._inside: _Levels | OSError | None = None
         self._outside: _Levels = {}
         self._clock: Clock | None = None
 
@@ -161,12 +161,20 @@ class S3Tree:
     def _inside_levels(self) -> _Levels:
         with self._lock:
             if self._inside is None:
-                listing = self.store.objects(self.bucket, self.prefix, one_level=False, check=self.check)
-                if listing.server_unix_seconds is not None and self._clock is None:
-                    self._clock = Clock(listing.server_unix_seconds, STORAGE)
-                levels, self.findings = _levels_of(listing, self._uploads(), self.place, self.prefix)
-                self._inside = levels
+                try:
+                    self._inside = self._listed()
+                except OSError as error:
+                    self._inside = error
+            if isinstance(self._inside, OSError):
+                raise self._inside
             return self._inside
+
+    def _listed(self) -> _Levels:
+        listing = self.store.objects(self.bucket, self.prefix, one_level=False, check=self.check)
+        if listing.server_unix_seconds is not None and self._clock is None:
+            self._clock = Clock(listing.server_unix_seconds, STORAGE)
+        levels, self.findings = _levels_of(listing, self._uploads(), self.place, self.prefix)
+        return levels
 
     def _uploads(self) -> list[UploadSeen] | OSError:
         try:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from muster_agent.formats.base import Finding, Role, Severity, ShardEntry, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
-from muster_agent.formats.folder import FileSeen, Folder
+from muster_agent.formats.folder import FileSeen, Folder, trouble
 from muster_agent.formats.safetensors import metadata_entry
 from muster_agent.formats.zarr_grid import MAX_DIMENSIONS, MAX_DOCUMENT_BYTES, Grid, parse_grid
 from muster_agent.formats.zstd import ZSTD_MAGIC, ZstdRefused, decompress
@@ -76,10 +76,10 @@ def read_grid(folder: Folder, path: str) -> tuple[Grid | None, Finding | None]:
     try:
         return parse_grid(folder.read(path, MAX_DOCUMENT_BYTES)), None
     except ValueError as problem:
-        detail = f"{path} cannot be used: {problem}"
+        return None, finding("metadata_unreadable", path=path, detail=f"{path} cannot be used: {problem}")
     except OSError as error:
         detail = f"{path} could not be read: {error.strerror}"
-    return None, finding("metadata_unreadable", path=path, detail=detail)
+        return None, finding(trouble(error, f"{folder.path}/{path}").code, path=path, detail=detail)
 
 
 def _chunk_files(folder: Folder, prefix: str = "", depth: int = 0) -> dict[str, FileSeen]:
