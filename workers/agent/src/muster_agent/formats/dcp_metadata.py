@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeGuard
+from functools import partial
+from typing import Any, NamedTuple
 
-from muster_agent.formats.pickle_lean import Fold, LeanMachine
-from muster_agent.formats.pickle_machine import ByIdentity
+from muster_agent.formats.dcp_runs import Runs
+from muster_agent.formats.dcp_values import Chunk, Index, Offsets, Stored, is_size, size_of
+from muster_agent.formats.pickle_lean import Fold, LeanMachine, Run
 from muster_agent.formats.pickle_reader import PickleRefused, Record, Symbol, read_pickle
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 MIN_CHUNK_BYTES = 16
 """Of the pickle; a chunk and a record cost it about 50 and 110 bytes, also where their parts are shared."""
-MAX_DIMENSIONS = 64
 
 DTYPE_BITS: dict[str, int] = {
     **dict.fromkeys(("bool", "uint8", "int8", "quint8", "qint8"), 8),
@@ -49,23 +50,6 @@ CLASSES = frozenset(
 )
 _NAMES = CLASSES | {f"torch.{dtype}" for dtype in DTYPE_BITS} | {"torch.strided", "torch.contiguous_format"}
 
-Offsets = tuple[int, ...]
-
-
-class Chunk(NamedTuple):
-    offsets: Offsets
-    sizes: tuple[int, ...]
-
-
-class Stored(NamedTuple):
-    """One record: bytes [offset, offset + length) of `file`. `transformed` ones need a codec first."""
-
-    file: str
-    offset: int
-    length: int
-    transformed: bool
-
-
 class TensorPlan(NamedTuple):
     dtype: str
     size: tuple[int, ...]
@@ -91,28 +75,23 @@ class Plan:
         return [*self.tensors, *self.objects]
 
 
-class Index(ByIdentity):
-    """Of which tensor (or object), and of which of its chunks, a record is."""
-
-    __slots__ = ("name", "offsets")
-
-    def __init__(self, name: str, offsets: Offsets | None) -> None:
-        self.name, self.offsets = name, offsets
-
-
 def parse_plan(data: bytes) -> Plan:
     """The plan in one metadata file. Raises PickleRefused for anything else than DCP metadata, and limits.NeedsChild
     for more bytes than this process should parse."""
-    root = read_pickle(data, _NAMES, CLASSES, _FOLDS, frozenset({"torch.Size"}))
+    root = read_pickle(data, _NAMES, CLASSES, _FOLDS, frozenset({"torch.Size"}), _runs)
     if not isinstance(root, Record) or not root.name.endswith("Metadata"):
         raise PickleRefused("it is a pickle, but not of checkpoint metadata")
     plan = Plan(raw_records=root.name.startswith(_BYTECHECKPOINT))
     budget = _Budget(10_000 + len(data) // MIN_CHUNK_BYTES)
     for name, entry in _dict(root.get("state_dict_metadata"), "state_dict_metadata").items():
         _take_entry(plan, name, entry, budget)
-    for index, info in _dict(root.get("storage_data"), "storage_data").items():
-        budget.spend(1)
-        _take_stored(plan, _index(index), _stored(info))
+    storage = _dict(root.get("storage_data"), "storage_data")
+    budget.spend(len(storage))
+    for key, info in storage.items():
+        index = key if type(key) is Index else _index(key)
+        record = info if type(info) is Stored else _stored(info)
+        plan.stored[index.name, index.offsets] = record
+        plan.records.append(record)
     plans = root.get("all_local_plans")
     plan.writers = len(plans) if isinstance(plans, list) and plans else None
     return plan
@@ -140,20 +119,15 @@ def _take_entry(plan: Plan, name: object, entry: object, budget: _Budget) -> Non
     if not isinstance(chunks, list):
         raise PickleRefused(f"tensor {name[:200]!r} has no list of chunks")
     budget.spend(1 + len(chunks))
-    read = map(_chunk, chunks)
-    size = _size_of(entry.get("size"))
+    read = [chunk if type(chunk) is Chunk else _chunk(chunk) for chunk in chunks]
+    size = size_of(entry.get("size"))
     plan.tensors[name] = TensorPlan(_dtype(entry.get("properties")), size, {chunk.offsets: chunk for chunk in read})
-
-
-def _take_stored(plan: Plan, index: Index, record: Stored) -> None:
-    plan.stored[index.name, index.offsets] = record
-    plan.records.append(record)
 
 
 # -- objects, folded as soon as their state is read; or later, where the pickle may refer to them ----------------------
 def _fold_chunk(machine: LeanMachine, state: dict[Any, Any]) -> Chunk:
     share = machine.numbers
-    return Chunk(share(_size_of(state.get("offsets"))), share(_size_of(state.get("sizes"))))
+    return Chunk(share(size_of(state.get("offsets"))), share(size_of(state.get("sizes"))))
 
 
 def _chunk(value: object) -> Chunk:
@@ -161,7 +135,7 @@ def _chunk(value: object) -> Chunk:
         return value
     if not isinstance(value, Record):
         raise PickleRefused("a chunk is malformed")
-    return Chunk(_size_of(value.get("offsets")), _size_of(value.get("sizes")))
+    return Chunk(size_of(value.get("offsets")), size_of(value.get("sizes")))
 
 
 def _fold_index(machine: LeanMachine, state: dict[Any, Any]) -> Index:
@@ -181,7 +155,7 @@ def _name_and_offsets(state: dict[Any, Any]) -> tuple[str, Offsets | None]:
     name, offsets = state.get("fqn"), state.get("offset")
     if type(name) is not str:
         raise PickleRefused("an entry of storage_data has no name")
-    return name, None if offsets is None else _size_of(offsets)
+    return name, None if offsets is None else size_of(offsets)
 
 
 def _fold_stored(_machine: LeanMachine, state: dict[Any, Any]) -> Stored:
@@ -190,7 +164,7 @@ def _fold_stored(_machine: LeanMachine, state: dict[Any, Any]) -> Stored:
 
 def _stored_of(state: dict[Any, Any]) -> Stored:
     file, begin, length = state.get("relative_path"), state.get("offset"), state.get("length")
-    if type(file) is not str or not _is_size(begin) or not _is_size(length):
+    if type(file) is not str or not is_size(begin) or not is_size(length):
         raise PickleRefused("an entry of storage_data has no file, offset or length")
     return Stored(file, begin, length, bool(state.get("transform_descriptors")))
 
@@ -208,33 +182,29 @@ def _fold_away(_machine: LeanMachine, _state: dict[Any, Any]) -> None:
     return
 
 
+_CHUNK_CLASS, _INDEX_CLASS = f"{_METADATA}.ChunkStorageMetadata", f"{_METADATA}.MetadataIndex"
+_STORED_CLASSES = (f"{_FILESYSTEM}._StorageInfo", f"{_BYTECHECKPOINT}._StorageInfo")
 _FOLDS: dict[str, Fold] = {
-    f"{_METADATA}.ChunkStorageMetadata": _fold_chunk,
-    f"{_METADATA}.MetadataIndex": _fold_index,
-    f"{_FILESYSTEM}._StorageInfo": _fold_stored,
-    f"{_BYTECHECKPOINT}._StorageInfo": _fold_stored,
+    _CHUNK_CLASS: _fold_chunk,
+    _INDEX_CLASS: _fold_index,
+    **dict.fromkeys(_STORED_CLASSES, _fold_stored),
     f"{_PLANNER}.WriteItem": _fold_away,
     f"{_PLANNER}.TensorWriteData": _fold_away,
 }
+
+
+def _runs(machine: LeanMachine) -> dict[str, Run]:
+    """After a chunk come more of them; after a record the index of the next one."""
+    runs = Runs(machine)
+    behind: dict[str, Run] = {_CHUNK_CLASS: partial(runs.chunks, _CHUNK_CLASS)}
+    behind.update((name, partial(runs.records, _INDEX_CLASS, name)) for name in _STORED_CLASSES)
+    return behind
 
 
 def _dict(value: object, what: str) -> dict[Any, Any]:
     if isinstance(value, dict):
         return value
     raise PickleRefused(f"it has no {what}")
-
-
-def _size_of(value: object) -> tuple[int, ...]:
-    """The integers of a `torch.Size`, which is read as the tuple that it is made of."""
-    if type(value) is list:
-        value = tuple(value)
-    if type(value) is not tuple or len(value) > MAX_DIMENSIONS or not all(map(_is_size, value)):
-        raise PickleRefused("a size or an offset is not a list of sizes")
-    return value
-
-
-def _is_size(value: object) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value < 1 << 62
 
 
 def _dtype(properties: object) -> str:

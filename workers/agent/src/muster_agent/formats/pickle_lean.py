@@ -14,34 +14,37 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from muster_agent.formats.pickle_machine import Machine, PickleRefused, Record, Symbol
+from muster_agent.formats.pickle_machine import ByIdentity, Machine, PickleRefused, Record, Symbol
 from muster_agent.formats.pickle_opcodes import OPCODES, TABLE, unknown
 
 _BLOCK_BYTES = 1 << 20
 _FAR_REFERENCE = re.compile(rb"j(?=(.{4}))", re.DOTALL)
-_NEAR_REFERENCES = 256
+_NEAR_REFERENCE = re.compile(rb"h(?=(.))", re.DOTALL)
 _MAX_COLLISIONS = 1000
 _MAX_SHARED = 1 << 16
 
 Fold = Callable[["LeanMachine", dict[Any, Any]], Any]
+Run = Callable[[], None]
 
 
 def places_recalled(data: bytes, begin: int = 0) -> set[int]:
-    """Every memo place that an opcode of `data` could recall: those in the bytes behind each `j`, whether that is an
-    opcode or part of a text, and those that one byte can name."""
-    places = set(range(_NEAR_REFERENCES))
+    """Every memo place that an opcode of `data` could recall: those in the bytes behind each `j` and `h`, whether that
+    is an opcode or part of a text."""
+    places: set[int] = set()
     most = len(data)
     for start in range(begin, len(data), _BLOCK_BYTES):
-        found = set(_FAR_REFERENCE.findall(data[start : start + _BLOCK_BYTES + 4]))
-        places.update(place for place in (int.from_bytes(raw, "little") for raw in found) if place < most)
+        block = data[start : start + _BLOCK_BYTES + 4]
+        far, near = set(_FAR_REFERENCE.findall(block)), set(_NEAR_REFERENCE.findall(block))
+        places.update(place for place in (int.from_bytes(raw, "little") for raw in far | near) if place < most)
     return places
 
 
 class LeanMachine(Machine):
     """`folds` makes a smaller value of an object of that class once its state is set; not where something else in the
-    pickle may refer to the object, which then stays a Record. A call of a `transparent` name gives its argument."""
+    pickle may refer to the object, which then stays a Record. `runs`, by the class of an object that was folded, read on
+    behind it. A call of a `transparent` name gives its argument."""
 
-    __slots__ = ("collisions", "count", "folds", "kept", "places", "recalled", "shared", "texts", "transparent")
+    __slots__ = ("collisions", "count", "folds", "kept", "places", "recalled", "runs", "shared", "texts", "transparent")
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class LeanMachine(Machine):
         self.texts: dict[str, str] = {}
         self.shared: dict[int, tuple[int, ...]] = {}
         self.collisions = 0
+        self.runs: Mapping[str, Run] = {}
 
     def memoize(self) -> None:
         """Number the top of the stack, and keep it if that number may be recalled."""
@@ -84,13 +88,16 @@ class LeanMachine(Machine):
             fold = self.folds.get(target.name)
             if fold is not None and id(target) not in self.kept:
                 self.stack[-1] = fold(self, state)
+                run = self.runs.get(target.name)
+                if run is not None:
+                    run()
                 return
         super().build(target, state)
 
     def fill(self, target: object, pairs: list[Any]) -> None:
         if type(target) is dict and len(pairs) % 2 == 0:
             for key in pairs[::2]:
-                if type(key) is not str:
+                if type(key) is not str and not isinstance(key, ByIdentity):
                     break
             else:
                 target.update(zip(pairs[::2], pairs[1::2], strict=True))

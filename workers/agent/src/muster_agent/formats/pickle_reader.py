@@ -8,11 +8,11 @@ any other ends the reading. Lengths are checked against the bytes that are there
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from muster_agent.formats.pickle_lean import LEAN_TABLE, Fold, LeanMachine
+from muster_agent.formats.pickle_lean import LEAN_TABLE, Fold, LeanMachine, Run
 from muster_agent.formats.pickle_machine import PickleRefused, Record, Symbol
 
 _LARGE_BYTES = 256 * 1024
@@ -26,15 +26,18 @@ def read_pickle(
     callable_names: frozenset[str],
     folds: Mapping[str, Fold] | None = None,
     transparent: frozenset[str] = frozenset(),
+    runs: Callable[[LeanMachine], Mapping[str, Run]] | None = None,
 ) -> Any:
     """The pickled value made of inert parts: None, bool, int, float, str, bytes, list, tuple, dict, Symbol and Record.
 
     `allowed` are the full names that may appear, `callable_names` those that may be called; `folds` and `transparent`
-    make other values of some objects (see LeanMachine). Raises PickleRefused, and limits.NeedsChild for more bytes than
+    make other values of some objects, and `runs` read many at once (see LeanMachine). Raises PickleRefused, and limits.NeedsChild for more bytes than
     this process should parse.
     """
     with without_collector(len(data)):
-        return LeanMachine(data, allowed, callable_names, folds, transparent).run(LEAN_TABLE)
+        machine = LeanMachine(data, allowed, callable_names, folds, transparent)
+        machine.runs = runs(machine) if runs else {}
+        return machine.run(LEAN_TABLE)
 
 
 @contextmanager
