@@ -249,7 +249,7 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
 
 
 def _with_shared_file(shard: ShardEntry, folder: Folder) -> ShardEntry:
-    seen = folder.seen(shard.path)
+    seen = folder.files.get(shard.path) or folder.seen(shard.path)
     if seen is None or not seen.inode or (seen.link_count < 2 and shard.path not in folder.links):
         return shard
     return msgspec.structs.replace(shard, shared_file=f"{seen.device}:{seen.inode}")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
+from functools import lru_cache
 
 from muster_agent.formats import node_local, torchtitan
 from muster_agent.formats.base import Finding, Role, ShardEntry
@@ -22,7 +23,7 @@ from muster_agent.formats.dcp_metadata import (
     parse_plan,
     volume,
 )
-from muster_agent.formats.dcp_records import ranges_of, record_findings, step_inside
+from muster_agent.formats.dcp_records import ranges_of, record_findings, records_by_file, step_inside
 from muster_agent.formats.draft import Draft, first_role, role_of
 from muster_agent.formats.folder import Folder, reach, trouble
 from muster_agent.formats.limits import check_pickle
@@ -63,15 +64,16 @@ def read_with_plan(folder: Folder, with_tensors: bool) -> tuple[Draft, Plan | No
     if plan is None or not _paths_are_safe(draft, plan):
         _list_data(draft, folder)
         return draft, None
+    by_file = records_by_file(plan)
     draft.roles = {role_of(name) for name in plan.names}
     _check_coverage(draft, plan)
-    _check_files(draft, folder, plan)
-    _note_unused(draft, folder, {record.file for record in plan.records})
-    draft.world_size = _world_size(folder, plan)
+    _check_files(draft, folder, plan, by_file)
+    _note_unused(draft, folder, by_file.keys())
+    draft.world_size = _world_size(folder, plan, by_file)
     torchtitan.take_loader(draft, folder, plan)
     if torchtitan.is_own(plan):
         draft.format = torchtitan.FORMAT
-    draft.findings.extend(record_findings(folder, plan, every_file=with_tensors))
+    draft.findings.extend(record_findings(folder, plan, by_file, every_file=with_tensors))
     draft.step = step_inside(folder, plan)
     if with_tensors:
         draft.tensors.extend(ranges_of(folder, plan))
@@ -163,7 +165,7 @@ def _take_refusal(draft: Draft, name: str, refused: PickleRefused) -> None:
 
 def _paths_are_safe(draft: Draft, plan: Plan) -> bool:
     for name in {record.file for record in plan.records}:
-        reason = unsafe_reason(name)
+        reason = None if _rank(name) is not None and "/" not in name else unsafe_reason(name)
         if reason:
             detail = f"the file name {ascii(name[:200])} {reason}"
             draft.findings.append(finding("path_unsafe", path=COMMIT_NAME, detail=detail))
@@ -174,42 +176,38 @@ def _paths_are_safe(draft: Draft, plan: Plan) -> bool:
 # -- coverage ----------------------------------------------------------------------------------------------------------
 def _check_coverage(draft: Draft, plan: Plan) -> None:
     """Every chunk has a record, and the chunks of each tensor have its volume."""
-    found = []
+    found, stored = [], plan.stored
     for name, tensor in plan.tensors.items():
-        lost = [offsets for offsets in tensor.chunks if (name, offsets) not in plan.stored]
+        lost = [offsets for offsets in tensor.chunks if (name, offsets) not in stored]
         if lost:
             detail = f"{len(lost)} of {len(tensor.chunks)} parts of {name!r} are recorded in no file"
             found.append(finding("ranges_gap", path=COMMIT_NAME, detail=detail, tensor=name))
             continue
-        have, need = sum(volume(chunk.sizes) for chunk in tensor.chunks.values()), volume(tensor.size)
+        have, need = sum([volume(sizes) for _, sizes in tensor.chunks.values()]), volume(tensor.size)
         if have != need:
             code = "ranges_gap" if have < need else "ranges_overlap"
             detail = f"the parts of {name!r} have {have} elements, the tensor has {need}"
             found.append(finding(code, path=COMMIT_NAME, detail=detail, tensor=name))
-    held = {name for name, _ in plan.stored}
-    for name in sorted(plan.objects - held):
+    for name in sorted(plan.objects.difference(name for name, _ in stored) if plan.objects else ()):
         detail = f"the object {name!r} is recorded in no file"
         found.append(finding("ranges_gap", path=COMMIT_NAME, detail=detail, tensor=name))
     draft.findings.extend(found[:_MAX_LISTED])
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
-def _check_files(draft: Draft, folder: Folder, plan: Plan) -> None:
-    by_file: dict[str, set[Stored]] = defaultdict(set)
-    for record in plan.records:
-        by_file[record.file].add(record)
-    roles: dict[str, set[Role]] = defaultdict(set)
-    for head, file in {(name.split(".", 1)[0], record.file) for (name, _), record in plan.stored.items()}:
-        roles[file].add(role_of(head))
+def _check_files(draft: Draft, folder: Folder, plan: Plan, by_file: Mapping[str, list[Stored]]) -> None:
+    roles = _roles_by_file(plan)
     newer = _newer_than_metadata(folder, by_file)
     for name in by_file:
         if "/" in name:
             reach(folder, name)
-    whole = all(name in folder.files for name in by_file)
+    whole = by_file.keys() <= folder.files.keys()
     hint, cure = ("", None) if whole else _elsewhere(folder, by_file)
     for name in sorted(by_file):
-        records = sorted(by_file[name]) if len(by_file[name]) > 1 else list(by_file[name])
-        promised = max(record.offset + record.length for record in records)
+        records = by_file[name]
+        if len(records) > 1:
+            records = sorted(set(records))
+        promised = max([record.offset + record.length for record in records])
         seen = folder.files.get(name)
         if seen is None:
             detail = f"the metadata places {len(records)} records in {name}, which is not there{hint}"
@@ -217,8 +215,21 @@ def _check_files(draft: Draft, folder: Folder, plan: Plan) -> None:
             continue
         role = first_role(roles[name], default=Role.MODEL)
         draft.shards.append(_data_entry(folder, name, role, promised))
-        draft.findings.extend(_size_findings(name, seen.size_bytes, promised, newer))
+        if seen.size_bytes != promised:
+            draft.findings.append(_size_finding(name, seen.size_bytes, promised, newer))
         draft.findings.extend(_tiling_findings(name, records))
+
+
+def _roles_by_file(plan: Plan) -> dict[str, set[Role]]:
+    """What each file holds, by the first part of the names of its records."""
+    roles: dict[str, set[Role]] = defaultdict(set)
+    known: dict[str, Role] = {}
+    for (name, _), record in plan.stored.items():
+        role = known.get(name)
+        if role is None:
+            role = known[name] = role_of(name.split(".", 1)[0])
+        roles[record.file].add(role)
+    return roles
 
 
 def _elsewhere(folder: Folder, names: Iterable[str]) -> tuple[str, str | None]:
@@ -232,18 +243,18 @@ def _elsewhere(folder: Folder, names: Iterable[str]) -> tuple[str, str | None]:
 def _newer_than_metadata(folder: Folder, names: Iterable[str]) -> bool:
     """Whether a data file changed after the metadata: a save over this checkpoint began, and never ended."""
     marker = folder.files.get(COMMIT_NAME)
-    files = (folder.files.get(name) for name in names)
-    return marker is not None and any(seen is not None and seen.mtime_ns > marker.mtime_ns for seen in files)
+    if marker is None:
+        return False
+    newest = max([seen.mtime_ns for name in names if (seen := folder.files.get(name)) is not None], default=0)
+    return newest > marker.mtime_ns
 
 
-def _size_findings(name: str, size_bytes: int, promised: int, newer: bool) -> list[Finding]:
-    if size_bytes == promised:
-        return []
+def _size_finding(name: str, size_bytes: int, promised: int, newer: bool) -> Finding:
     stale = "; files here are newer than .metadata, as after a save over an old checkpoint that did not end"
     detail = f"{name} has {size_bytes} bytes, the metadata says {promised}{stale if newer else ''}"
     first, last = sorted((size_bytes, promised))
     code = "shard_oversized" if size_bytes > promised else "shard_truncated" if size_bytes else "shard_empty"
-    return [finding(code, path=name, detail=detail, begin_byte=first, end_byte=last)]
+    return finding(code, path=name, detail=detail, begin_byte=first, end_byte=last)
 
 
 def _tiling_findings(name: str, records: list[Stored]) -> list[Finding]:
@@ -259,24 +270,24 @@ def _tiling_findings(name: str, records: list[Stored]) -> list[Finding]:
     return []
 
 
+@lru_cache(maxsize=1 << 14)
 def _rank(name: str) -> int | None:
     match = _DATA_NAME.fullmatch(name.rsplit("/", 1)[-1])
     return int(match.group(1)) if match else None
 
 
-def _world_size(folder: Folder, plan: Plan) -> int | None:
+def _world_size(folder: Folder, plan: Plan, used: Iterable[str]) -> int | None:
     """Exact where the metadata holds every rank's plan, else the lowest number of ranks that the files allow. An empty
     file that no record uses counts: a rank without data of its own wrote it."""
-    used = {record.file for record in plan.records}
-    empty = {name for name, seen in folder.files.items() if name.endswith(".distcp") and seen.size_bytes == 0}
-    ranks = [rank for rank in map(_rank, used | empty) if rank is not None]
+    empty = [name for name, seen in folder.files.items() if seen.size_bytes == 0 and name.endswith(".distcp")]
+    ranks = [rank for rank in map(_rank, (*used, *empty)) if rank is not None]
     return plan.writers or (max(ranks) + 1 if ranks else None)
 
 
-def _note_unused(draft: Draft, folder: Folder, used: set[str]) -> None:
+def _note_unused(draft: Draft, folder: Folder, used: Set[str]) -> None:
     """Data files that the metadata does not use: left by another save, unless empty, as a rank without data writes."""
-    for name in sorted(folder.files):
-        if not name.endswith(".distcp") or name in used:
+    for name in sorted(folder.files.keys() - used):
+        if not name.endswith(".distcp"):
             continue
         seen = folder.files[name]
         if seen.size_bytes == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from typing import TypeVar
 
 from muster_agent.formats.base import Finding, TensorRange
@@ -28,18 +28,25 @@ _WEAK_STEP_NAMES = ("step", "global_step", "iteration")
 _INTEGER_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "int16": 2}
 
 
-def record_findings(folder: Folder, plan: Plan, *, every_file: bool) -> list[Finding]:
+def records_by_file(plan: Plan) -> dict[str, list[Stored]]:
+    by_file: dict[str, list[Stored]] = defaultdict(list)
+    for record in plan.records:
+        by_file[record.file].append(record)
+    return by_file
+
+
+def record_findings(
+    folder: Folder, plan: Plan, by_file: Mapping[str, list[Stored]], *, every_file: bool
+) -> list[Finding]:
     """Records that do not begin or end as `torch.save` begins and ends them, and files that could not be opened. Of
     more than FILES_LOOKED_AT files only a spread is opened, and of their records some, unless `every_file`: opening
     each costs more than listing it. Of a file with a hole every record is looked at, since a hole is how a write that
     never reached the storage shows."""
-    by_file: dict[str, list[Stored]] = defaultdict(list)
-    for record in plan.records:
-        by_file[record.file].append(record)
-    bare = _bare_lengths(plan)
-    names = sorted(name for name in by_file if name in folder.files)
+    names = sorted(by_file.keys() & folder.files.keys())
+    names = names if every_file else spread(names, FILES_LOOKED_AT)
+    bare = _bare_lengths(plan, set(names))
     found: list[Finding] = []
-    for name in names if every_file else spread(names, FILES_LOOKED_AT):
+    for name in names:
         records = sorted(set(by_file[name]) - bare)
         fits = max(item.offset + item.length for item in by_file[name]) == folder.files[name].size_bytes
         try:
@@ -62,10 +69,12 @@ def _hole_findings(opened: Opened, name: str) -> list[Finding]:
     return [finding("sparse_hole", path=name, detail=detail, begin_byte=hole[0], end_byte=hole[1])]
 
 
-def _bare_lengths(plan: Plan) -> set[Stored]:
-    """Records exactly as long as their tensor: some writers store bare bytes, which have no head."""
+def _bare_lengths(plan: Plan, files: Set[str]) -> set[Stored]:
+    """Records in `files` exactly as long as their tensor: some writers store bare bytes, which have no head."""
     bare = set()
     for (name, offsets), record in plan.stored.items():
+        if record.file not in files:
+            continue
         tensor = plan.tensors.get(name)
         chunk = tensor.chunks.get(offsets) if tensor and offsets is not None else None
         if tensor and chunk and raw_bytes(tensor, chunk) == record.length:

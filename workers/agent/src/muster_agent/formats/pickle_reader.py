@@ -37,7 +37,10 @@ def read_pickle(
     with without_collector(len(data)):
         machine = LeanMachine(data, allowed, callable_names, folds, transparent)
         machine.runs = runs(machine) if runs else {}
-        return machine.run(LEAN_TABLE)
+        try:
+            return machine.run(LEAN_TABLE)
+        finally:
+            machine.runs = {}  # or the two would keep each other, and all that was read, alive
 
 
 @contextmanager
