@@ -14,13 +14,15 @@ import msgspec
 
 from muster_agent.formats.base import Finding, Role, Severity, ShardEntry
 from muster_agent.formats.codes import finding
+from muster_agent.formats.dcp_records import spread
 from muster_agent.formats.deepspeed_facts import Facts, facts_of, is_foreign
 from muster_agent.formats.deepspeed_names import Kind, Part, Parts, expert_name, model_name, part_of, zero_name
 from muster_agent.formats.draft import Draft
-from muster_agent.formats.folder import Folder
+from muster_agent.formats.folder import FileSeen, Folder
 from muster_agent.formats.own_names import misplaced_findings
 from muster_agent.formats.safetensors import add_absent, other_files
 from muster_agent.formats.torch_archive import Loaded, add_torch_shard, load, tensor_ranges
+from muster_agent.formats.torch_quick import roots_of_whole
 
 FORMAT = "deepspeed"
 OFFLOAD_FOLDER = "offloaded_tensors"
@@ -28,6 +30,8 @@ _OFFLOAD_RANK = re.compile(r"rank(\d{1,6})", re.ASCII)
 _MODELS_READ = 2
 _STAGES_READ = 16
 """Of pipelines: each stage's file names its own layers."""
+_FULL_LOOKS = 3
+"""Of a scan: files whose whole directory is looked at."""
 _MAX_RANKS = 100_000
 _MAX_LISTED = 200
 """Findings of one kind per checkpoint; more would say the same."""
@@ -186,7 +190,7 @@ def _take_files(
     *,
     with_tensors: bool,
 ) -> None:
-    roots: dict[str, str] = {}
+    roots = {} if with_tensors else _quick_roots(folder, parts, loaded)
     absent = 0
     for name in sorted(expected.keys() | parts.by_name.keys()):
         part = expected.get(name) or parts.by_name[name]
@@ -198,6 +202,9 @@ def _take_files(
             detail = f"{name} is of a save with other ranks: this one had {grid.dp} data-parallel and {grid.mp} "
             detail += "model-parallel ones"
             draft.findings.append(finding("shard_orphaned", path=name, detail=detail))
+            roots.pop(name, None)
+        elif name in roots:
+            draft.shards.append(_entry(name, folder.files[name], grid.rank_of(part), part.role))
         else:
             read = add_torch_shard(
                 draft,
@@ -213,6 +220,17 @@ def _take_files(
     if draft.roles is not None:
         draft.roles |= {part.role for part in expected.values()}
     draft.findings.extend(misplaced_findings(roots, expected))
+
+
+def _quick_roots(folder: Folder, parts: Parts, loaded: dict[str, Loaded]) -> dict[str, str]:
+    """What a quick look proves whole; a spread of the files gets a full one, and so do those that are read anyway."""
+    names = [name for name in parts.by_name if name in folder.files and name not in loaded]
+    full = set(spread(names, _FULL_LOOKS))
+    return roots_of_whole(folder, [name for name in names if name not in full])
+
+
+def _entry(path: str, seen: FileSeen, rank: int | None, role: Role) -> ShardEntry:
+    return ShardEntry(path=path, size_bytes=seen.size_bytes, rank=rank, role=role, mtime_ns=seen.mtime_ns)
 
 
 def _take_tensors(draft: Draft, part: Part, read: Loaded | None, *, with_tensors: bool) -> None:
@@ -255,10 +273,7 @@ def _take_swapped(draft: Draft, folder: Folder, path: str, rank: int, depth: int
     draft.findings.extend(_below(found, path) for found in folder.findings)
     for name, seen in sorted(folder.files.items()):
         place = f"{path}/{name}"
-        entry = ShardEntry(
-            path=place, size_bytes=seen.size_bytes, rank=rank, role=Role.OPTIMIZER, mtime_ns=seen.mtime_ns
-        )
-        draft.shards.append(entry)
+        draft.shards.append(_entry(place, seen, rank, Role.OPTIMIZER))
         if seen.size_bytes == 0:
             detail = f"{place}, offloaded state of rank {rank}, has 0 bytes"
             draft.findings.append(finding("shard_empty", path=place, detail=detail))

@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from muster_agent.formats.base import Role
@@ -49,6 +50,7 @@ _EXPERT = re.compile(r"(?:layer_(\d{1,6})_)?expert_(\d{1,6})_mp_rank_(\d{1,6})_m
 _EXPERT_OPTIM = re.compile(r"expp_rank_(\d{1,6})_mp_rank_(\d{1,6})_optim_states\.pt", re.ASCII)
 
 
+@lru_cache(maxsize=1 << 14)
 def part_of(name: str) -> Part | None:
     """What the file `name` is; None for a file that is not DeepSpeed's."""
     if not name.endswith("_states.pt"):
@@ -92,6 +94,7 @@ class Parts:
         return max((getattr(part, field) for part in self.by_kind[kind]), default=-1)
 
 
+@lru_cache(maxsize=1 << 14)
 def zero_name(kind: Kind, dp: int, mp: int, style: str) -> str:
     prefix, _, joint = style.partition("|")
     if kind is Kind.ZERO_MODEL:

@@ -92,6 +92,8 @@ def run_of_path(path: str) -> str:
 
 def is_temporary(name: str) -> bool:
     """Whether some writer gives this name to what it has not finished."""
+    if "tmp" not in name and ".partial" not in name and ".incomplete" not in name and ".dirty." not in name:
+        return False
     return _TEMPORARY.search(name) is not None
 
 

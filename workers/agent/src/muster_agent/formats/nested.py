@@ -47,12 +47,12 @@ def list_nested(draft: Draft, folder: Folder, name: str, *, depth: int = MAX_DEP
 def take_folder_findings(draft: Draft, folder: Folder) -> None:
     """Trouble with a file that belongs to the checkpoint, or a folder of such files, counts; with any other it is worth
     knowing only."""
-    promised = {shard.path for shard in draft.shards}
+    promised = {shard.path for shard in draft.shards} if folder.findings else set()
     promised |= {path.partition("/")[0] for path in promised}
     for found in folder.findings:
         matters = found.path in promised or not draft.shards or found.path.endswith((".metadata", ".json"))
         draft.findings.append(found if matters else msgspec.structs.replace(found, severity=Severity.NOTE))
-    for name in sorted(folder.files):
-        if is_temporary(name) and name != ".metadata.tmp":
+    for name in sorted(filter(is_temporary, folder.files)):
+        if name != ".metadata.tmp":
             detail = f"{name} ({folder.files[name].size_bytes} bytes) was never given its final name"
             draft.findings.append(finding("temporary_left", path=name, detail=detail))

@@ -4,6 +4,7 @@ name shows it."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
@@ -15,16 +16,20 @@ def misplaced_findings(roots: Mapping[str, str], expected: Collection[str] = ())
     """Files of one checkpoint that hold the state of another of its files. `roots`: the folder inside each file's zip,
     by the file's name; `expected`: files that belong to the checkpoint too, there or not. A name inside that none of
     them has means nothing: the whole may have been renamed, or written through a stream."""
+    suspects = sorted(name for name, root in roots.items() if root != _stem(name))
+    if not suspects:
+        return []
     names = {_stem(name): name for name in (*expected, *roots)}
     found = []
-    for name, root in sorted(roots.items()):
-        other = names.get(root)
-        if other is not None and root != _stem(name):
+    for name in suspects:
+        other = names.get(roots[name])
+        if other is not None:
             detail = f"{name} was saved as {other}: it holds that file's state, and what belongs here is gone"
             cure = "If the two were swapped, swap them back; else copy the file from another placement."
             found.append(finding("ranges_gap", path=name, detail=detail, cure=cure))
     return found[:_MAX_LISTED]
 
 
+@lru_cache(maxsize=1 << 14)
 def _stem(name: str) -> str:
     return name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
