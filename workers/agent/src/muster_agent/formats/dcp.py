@@ -18,12 +18,12 @@ from muster_agent.formats.codes import finding
 from muster_agent.formats.dcp_metadata import (
     MAX_METADATA_BYTES,
     Plan,
-    Stored,
     merge,
     parse_plan,
     volume,
 )
 from muster_agent.formats.dcp_records import ranges_of, record_findings, records_by_file, step_inside
+from muster_agent.formats.dcp_values import Stored
 from muster_agent.formats.draft import Draft, first_role, role_of
 from muster_agent.formats.folder import Folder, reach, trouble
 from muster_agent.formats.limits import check_pickle

@@ -50,6 +50,7 @@ CLASSES = frozenset(
 )
 _NAMES = CLASSES | {f"torch.{dtype}" for dtype in DTYPE_BITS} | {"torch.strided", "torch.contiguous_format"}
 
+
 class TensorPlan(NamedTuple):
     dtype: str
     size: tuple[int, ...]

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from muster_agent.formats.base import Finding, TensorRange
 from muster_agent.formats.codes import finding
-from muster_agent.formats.dcp_metadata import Chunk, Plan, Stored, TensorPlan, raw_bytes
+from muster_agent.formats.dcp_metadata import Plan, TensorPlan, raw_bytes
+from muster_agent.formats.dcp_values import Chunk, Stored
 from muster_agent.formats.draft import role_of
 from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.names import step_of_name

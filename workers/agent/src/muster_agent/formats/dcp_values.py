@@ -45,5 +45,3 @@ def size_of(value: object) -> tuple[int, ...]:
 
 def is_size(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < 1 << 62
-
-

@@ -41,8 +41,8 @@ def places_recalled(data: bytes, begin: int = 0) -> set[int]:
 
 class LeanMachine(Machine):
     """`folds` makes a smaller value of an object of that class once its state is set; not where something else in the
-    pickle may refer to the object, which then stays a Record. `runs`, by the class of an object that was folded, read on
-    behind it. A call of a `transparent` name gives its argument."""
+    pickle may refer to the object, which then stays a Record. `runs`, by the class of an object that was folded, read
+    on behind it. A call of a `transparent` name gives its argument."""
 
     __slots__ = ("collisions", "count", "folds", "kept", "places", "recalled", "runs", "shared", "texts", "transparent")
 

@@ -31,8 +31,8 @@ def read_pickle(
     """The pickled value made of inert parts: None, bool, int, float, str, bytes, list, tuple, dict, Symbol and Record.
 
     `allowed` are the full names that may appear, `callable_names` those that may be called; `folds` and `transparent`
-    make other values of some objects, and `runs` read many at once (see LeanMachine). Raises PickleRefused, and limits.NeedsChild for more bytes than
-    this process should parse.
+    make other values of some objects, and `runs` read many at once (see LeanMachine). Raises PickleRefused, and
+    limits.NeedsChild for more bytes than this process should parse.
     """
     with without_collector(len(data)):
         machine = LeanMachine(data, allowed, callable_names, folds, transparent)
