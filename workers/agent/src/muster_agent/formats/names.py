@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, VERDICT_NAME
 
@@ -90,10 +91,9 @@ def run_of_path(path: str) -> str:
     return next((name for name in reversed(folders) if name.lower() not in _GENERIC_FOLDERS), own)
 
 
+@lru_cache(maxsize=1 << 14)
 def is_temporary(name: str) -> bool:
     """Whether some writer gives this name to what it has not finished."""
-    if "tmp" not in name and ".partial" not in name and ".incomplete" not in name and ".dirty." not in name:
-        return False
     return _TEMPORARY.search(name) is not None
 
 
