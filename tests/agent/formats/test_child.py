@@ -12,7 +12,8 @@ from muster_agent.formats.checkpoint import Later, begin_folder, now, read_check
 from muster_agent.formats.child import Children, request_of
 from muster_agent.formats.child_tree import AnsweringTree
 from muster_agent.formats.child_wire import Look, Open, Opened, Take, Trouble
-from muster_agent.formats.folder import PosixFile, look
+from muster_agent.formats.folder import look
+from muster_agent.formats.posix_file import PosixFile
 from muster_agent.formats.verdict import AgeLimit
 
 Sample = Callable[[str], Path]

@@ -8,8 +8,8 @@ import pytest
 from muster_agent.formats.base import Finding, Severity, Status
 from muster_agent.formats.dcp_metadata import Stored, parse_plan
 from muster_agent.formats.detect import read_checkpoint
-from muster_agent.formats.folder import PosixFile
 from muster_agent.formats.own_checks import zip_sums
+from muster_agent.formats.posix_file import PosixFile
 from muster_agent.formats.walk import inventory
 from muster_agent.jobs.own_sums import check_own_sums
 from muster_agent.jobs.seal import seal

@@ -26,7 +26,8 @@ from muster_agent.formats.child_wire import (
     Took,
     Trouble,
 )
-from muster_agent.formats.folder import FileSeen, Folder, PosixFile, reach
+from muster_agent.formats.folder import FileSeen, Folder, reach
+from muster_agent.formats.posix_file import PosixFile
 
 BLOCK_BYTES = 8 * 1024 * 1024
 MAX_OPEN_FILES = 64

@@ -1,0 +1,69 @@
+"""One open file of a mounted file system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from types import TracebackType
+from typing import Self
+
+
+class PosixFile:
+    """See `tree.Opened`. A FIFO or a device does not hang the opening, and is refused. An open descriptor may be given
+    instead of a path; it is then this object's to close."""
+
+    def __init__(self, path: str | int) -> None:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        self._descriptor: int | None = path if isinstance(path, int) else os.open(path, flags)
+        seen = os.fstat(self._descriptor)
+        if not stat.S_ISREG(seen.st_mode):
+            self.close()
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        self.size_bytes = seen.st_size
+        self._may_have_holes = seen.st_blocks * 512 < seen.st_size
+
+    def fileno(self) -> int:
+        assert self._descriptor is not None
+        return self._descriptor
+
+    def pread(self, length_bytes: int, offset_bytes: int) -> bytes:
+        """See `tree.Opened.pread`."""
+        parts: list[bytes] = []
+        while length_bytes > 0:
+            part = os.pread(self.fileno(), length_bytes, offset_bytes)
+            if not part:
+                break
+            if not parts and len(part) == length_bytes:
+                return part
+            parts.append(part)
+            length_bytes, offset_bytes = length_bytes - len(part), offset_bytes + len(part)
+        return b"".join(parts)
+
+    def hole(self) -> tuple[int, int] | None:
+        """Block counts only hint (file systems compress), so the kernel is asked for the hole."""
+        if not self._may_have_holes:
+            return None
+        try:
+            begin = os.lseek(self.fileno(), 0, os.SEEK_HOLE)
+        except OSError:
+            return None
+        if begin >= self.size_bytes:
+            return None
+        try:
+            return begin, os.lseek(self.fileno(), begin, os.SEEK_DATA)
+        except OSError:
+            return begin, self.size_bytes
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
