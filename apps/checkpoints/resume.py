@@ -24,6 +24,7 @@ from apps.checkpoints.models import Finding, Placement, RunPointer, TrainingRun
 SOURCE = "server"
 NEWEST_STEPS = 20
 """The answer nearly always lies among these; all steps are only looked at where it does not."""
+_NOTHING_YET = frozenset({"nothing_resumable", "unknown"})
 _SHOWN_DAMAGE = 3
 _EXPLAINED = (Placement.Status.CORRUPT, Placement.Status.INCOMPLETE)
 
@@ -52,7 +53,7 @@ def decisions_for(
     ids = [run.pk for run in runs]
     newest = None if asked.step is not None else NEWEST_STEPS
     decisions = {pk: _decide(state, asked, at) for pk, state in _load(ids, newest).items()}
-    unanswered = [pk for pk, decision in decisions.items() if decision.outcome == "nothing_resumable"]
+    unanswered = [pk for pk, decision in decisions.items() if decision.outcome in _NOTHING_YET]
     if newest is not None and unanswered:
         decisions.update({pk: _decide(state, asked, at) for pk, state in _load(unanswered, None).items()})
     return decisions

@@ -334,7 +334,7 @@ class CopyEvidenceSerializer(serializers.Serializer[Any]):
 class ResumePointSerializer(serializers.Serializer[Any]):
     """The JSON of `muster resume-point --json`; `resume.decision_json` makes it."""
 
-    outcome = serializers.CharField(help_text="found, nothing_resumable, no_checkpoints or step_absent.")
+    outcome = serializers.CharField(help_text="found, nothing_resumable, no_checkpoints, step_absent or unknown.")
     path = serializers.CharField(allow_null=True)
     step = serializers.IntegerField(allow_null=True)
     tier = serializers.CharField(allow_null=True)

@@ -129,6 +129,9 @@ def sentence(standing: Standing, now: datetime) -> str:
     behind = _behind_words(standing.inventory, now)
     if decision.outcome == "no_checkpoints":
         return f"No checkpoint of it is known: scan the tier that it saves to.{behind}"
+    if decision.outcome == "unknown":
+        seen = _seen_words(standing, now)
+        return f"{begin}Not known: what it would resume from could not be looked at{seen}.{behind}"
     if decision.outcome != "found" or decision.step is None:
         return f"{begin}It would start over: there is nothing to resume from{_seen_words(standing, now)}.{behind}"
     parts = [

@@ -143,6 +143,7 @@ def test_what_was_not_measured_is_said_and_never_0() -> None:
     [
         (standing(decision(outcome="no_checkpoints", step=None)), "scan the tier"),
         (standing(decision(outcome="nothing_resumable", step=None)), "start over"),
+        (standing(decision(outcome="unknown", step=None)), "could not be looked at"),
         (
             standing(drill=drill(outcome="failed", reason="gpu-1 (rank 3) failed.")),
             "failed 6 h ago: gpu-1 (rank 3) failed.",

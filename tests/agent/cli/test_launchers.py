@@ -12,7 +12,7 @@ from muster_agent.cli.launchers import Launcher, launcher_text, misfit, needs_qu
 from muster_agent.decide.model import ResumeDecision
 
 from tests.agent.checkpoint_factory import write_checkpoint
-from tests.agent.formats.damage import age
+from tests.agent.formats.damage import age, copy_sample
 from tests.agent.torch_factory import Tensor, torch_zip
 
 AWKWARD = ["plain", "two words", "quote'\"", "$(touch x)", "`id`", "a\nb", "tab\there", "*", "模型", "-x", "a;b"]
@@ -48,10 +48,55 @@ def test_megatron_is_given_the_number_in_the_name_by_which_it_builds_the_path() 
 
 
 def test_what_a_launcher_would_not_find_is_said() -> None:
-    assert misfit(Launcher.MEGATRON, found("/run/iter_0000100")) is None
-    assert "iter_0000123" in (misfit(Launcher.MEGATRON, found("/run/step-100")) or "")
-    assert "--ckpt-step 0" in (misfit(Launcher.MEGATRON, found("/run/iter_0000000", step=0)) or "")
-    assert "several files" in (misfit(Launcher.HF, found("/run/ep0-ba10-rank{rank}.pt")) or "")
+    def why(launcher: Launcher, path: str, format_name: str, step: int = 100) -> str | None:
+        return misfit(launcher, found(path, step), format_name)
+
+    assert why(Launcher.MEGATRON, "/run/iter_0000100", "megatron_dist") is None
+    assert "iter_0000123" in (why(Launcher.MEGATRON, "/run/step-100", "megatron_dist") or "")
+    assert "--ckpt-step 0" in (why(Launcher.MEGATRON, "/run/iter_0000000", "megatron_dist", 0) or "")
+    assert why(Launcher.PATH, "/run/ep0-ba10-rank{rank}.pt", "composer") is None
+    assert "nvrx_local" in (why(Launcher.HF, "/run/{rank}/iter_0000020_{rank}_local.pt", "nvrx_local") or "")
+
+
+@pytest.mark.parametrize(
+    ("sample", "launcher"),
+    [
+        ("megatron/torch_dist", "deepspeed"),
+        ("megatron/torch_dist", "hf"),
+        ("huggingface/trainer-single", "megatron"),
+        ("huggingface/trainer-single", "deepspeed"),
+        ("deepspeed/zero1-bf16", "hf"),
+        ("nvrx-local/jobA", "hf"),
+        ("nvrx-local/jobA", "megatron"),
+    ],
+)
+def test_a_launcher_is_given_no_words_for_what_it_cannot_load(tmp_path: Path, sample: str, launcher: str) -> None:
+    place = copy_sample(sample, tmp_path)
+    done = muster(place, "--format", launcher)
+    assert (done.exit_code, done.stdout) == (2, ""), done.stderr
+    assert f"--format {launcher} is for" in done.stderr and "what to do" in done.stderr
+    assert muster(place, "--format", "path").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("sample", "launcher"),
+    [
+        ("megatron/torch_dist", "megatron"),
+        ("huggingface/trainer-single", "hf"),
+        ("huggingface/accelerate-single", "hf"),
+        ("deepspeed/zero2-fp32", "deepspeed"),
+    ],
+)
+def test_each_framework_is_given_words_for_its_own(tmp_path: Path, sample: str, launcher: str) -> None:
+    done = muster(copy_sample(sample, tmp_path), "--format", launcher)
+    assert done.exit_code == 0 and done.stdout.startswith("--"), done.stderr
+
+
+def test_deepspeed_must_be_told_to_load_a_universal_checkpoint(tmp_path: Path) -> None:
+    place = copy_sample("deepspeed/zero1-bf16", tmp_path)
+    done = muster(place, "--format", "deepspeed", "--checkpoint-format", "deepspeed_universal")
+    assert (done.exit_code, "global_step4_universal" in done.stdout) == (0, True)
+    assert "--universal-checkpoint" in done.stderr
 
 
 @pytest.mark.parametrize("name", AWKWARD)
@@ -95,10 +140,33 @@ def run(tmp_path: Path) -> Path:
 def test_stdout_holds_what_the_launcher_takes_and_nothing_else(run: Path) -> None:
     done = muster(run, "--format", "path")
     assert (done.exit_code, done.stdout, done.stderr) == (0, f"{run}/step-00000010\n", "")
-    done = muster(run, "--format", "hf")
-    assert shlex.split(done.stdout) == ["--resume_from_checkpoint", f"{run}/step-00000010"]
+    copy_sample("huggingface/trainer-single", run.parent).rename(run.parent / "run b")
+    done = muster(run.parent / "run b", "--format", "hf")
+    assert shlex.split(done.stdout) == ["--resume_from_checkpoint", f"{run.parent}/run b/checkpoint-9"]
     assert "needs quoting" in done.stderr
-    assert "iter_0000123" in muster(run, "--format", "megatron").stderr
+
+
+@pytest.mark.parametrize("found_it", [True, False])
+def test_the_hint_for_awkward_paths_ends_a_job_that_has_no_point(run: Path, tmp_path: Path, found_it: bool) -> None:
+    """Run as the help and the hint have it, under `set -e`, in a real shell."""
+    place = copy_sample("huggingface/trainer-single", tmp_path).rename(tmp_path / "run b")
+    hint = muster(place, "--format", "hf").stderr
+    lines = [line.strip() for line in hint.splitlines() if line.startswith("  words=") or line.startswith("  eval")]
+    script = "\n".join(["set -e", *lines, 'printf "%s|" started "$@"'])
+    muster_words = f"{shlex.quote(sys.executable)} -c 'from muster_agent.cli import main; main()'"
+    asked = shlex.quote(str(place if found_it else tmp_path / "nowhere"))
+    script = script.replace("muster resume-point ...", f"{muster_words} resume-point {asked}")
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    if found_it:
+        assert done.stdout == f"started|--resume_from_checkpoint|{place}/checkpoint-9|"
+    else:
+        assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_the_help_assigns_before_it_uses() -> None:
+    text = muster("--help").stdout
+    assert "point=$(muster resume-point DIR --format path)" in text
+    assert 'srun train --resume "$(' not in text
 
 
 def test_without_a_point_no_launcher_is_given_words_it_could_start_with(run: Path) -> None:
@@ -116,6 +184,28 @@ def test_the_environment_says_the_outcome_and_leaves_nothing_of_an_earlier_answe
     absent = variables("--step", 99)
     assert (absent["MUSTER_RESUME_OUTCOME"], absent["MUSTER_RESUME_PATH"]) == ("step_absent", "")
     assert set(absent) == set(variables())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "outcome"),
+    [
+        (["nowhere"], 1, "unknown"),
+        ([""], 2, "error"),
+        (["", "--dp", "0"], 2, "error"),
+        (["", "--checkpoint-format", "megatron"], 2, "error"),
+        (["", "--nonsense"], 2, "error"),
+    ],
+)
+def test_the_environment_is_answered_on_every_exit(
+    tmp_path: Path, arguments: list[str], exit_code: int, outcome: str
+) -> None:
+    for name in ("a", "b"):
+        write_checkpoint(tmp_path / name, 10, rank_bytes=300, world_size=1)
+    for form in (["--format", "env"], ["--format=env"]):
+        done = muster(tmp_path / arguments[0], *arguments[1:], *form)
+        lines = [shlex.split(line)[0] for line in done.stdout.splitlines()]
+        assert (done.exit_code, lines[0]) == (exit_code, f"MUSTER_RESUME_OUTCOME={outcome}")
+        assert len(lines) == 8 and all(line.endswith("=") for line in lines[1:])
 
 
 @pytest.mark.parametrize("arguments", [["--format", "slurm"], ["--format", "path", "--json"]])

@@ -20,7 +20,7 @@ from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.jobs.seal import seal
 
 from tests.agent.checkpoint_factory import write_checkpoint
-from tests.agent.formats.damage import age
+from tests.agent.formats.damage import age, copy_sample
 
 FIELDS = (
     *("outcome", "path", "step", "tier", "status", "trust", "as_of", "source", "predicted_seconds", "pointer"),
@@ -124,7 +124,9 @@ def test_a_step_that_is_absent_exits_3(run: Path) -> None:
 
 def test_a_path_that_is_not_there_exits_1_and_is_not_taken_for_a_fresh_start(tmp_path: Path) -> None:
     done = muster(tmp_path / "nowhere", "--json")
-    assert (done.exit_code, done.stdout) == (1, "")
+    answer = json.loads(done.stdout)
+    assert (done.exit_code, answer["outcome"], answer["path"]) == (1, "unknown", None)
+    assert tuple(answer) == FIELDS
     assert "no such file or folder" in done.stderr
 
 
@@ -149,10 +151,31 @@ def test_checkpoints_that_cannot_be_read_exit_1_since_unknown_is_not_gone() -> N
         muster(run)  # everything is imported before the rights are given up
         step_path(run, 10).chmod(0o000)
         with without_roots_rights():
-            done = muster(run)
+            done, answer = muster(run), ask(run)
+            step_gone = ask(run, "--step", "11")["outcome"]
         step_path(run, 10).chmod(0o755)
-    assert done.exit_code == 1
-    assert "could not be read" in done.stderr
+    assert (done.exit_code, answer["outcome"], step_gone) == (1, "unknown", "step_absent")
+    assert "could not be read" in done.stderr and str(step_path(run, 10)) in done.stderr
+
+
+def test_a_tracker_without_a_checkpoint_proves_that_the_run_saved(tmp_path: Path) -> None:
+    for place in (tmp_path / "flat", tmp_path / "deep" / "checkpoints"):
+        place.mkdir(parents=True)
+        (place / "latest_checkpointed_iteration.txt").write_text("500")
+    for place in (tmp_path / "flat", tmp_path / "deep"):
+        done = muster(place, "--json")
+        answer = json.loads(done.stdout)
+        assert (done.exit_code, answer["outcome"], answer["pointer"]["step"]) == (3, "nothing_resumable", 500)
+        assert "do not start from step 0" in done.stderr and "only if this run never saved" not in done.stderr
+
+
+def test_no_note_is_missed_beside_a_single_checkpoint_that_was_named(tmp_path: Path) -> None:
+    place = copy_sample("megatron/torch_dist", tmp_path)
+    (place / "latest_checkpointed_iteration.txt").unlink()
+    assert "WARNING" in muster(place).stderr
+    named = min(place.glob("iter_*"))
+    done = muster(named, "--json")
+    assert (done.exit_code, done.stderr, json.loads(done.stdout)["pointer_choice"]) == (0, "", None)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +187,11 @@ def test_checkpoints_that_cannot_be_read_exit_1_since_unknown_is_not_gone() -> N
         ["--require", "listed"],
         ["--step", "-1"],
         ["--nonsense"],
+        ["--dp", "1_0"],
+        ["--dp", "\u0663"],
+        ["--step", "+1"],
+        ["--checkpoint-format", "megatron"],
+        ["--run", "nope"],
     ],
 )
 def test_a_wrong_question_exits_2(run: Path, arguments: list[str]) -> None:
@@ -175,6 +203,25 @@ def test_a_wrong_question_exits_2(run: Path, arguments: list[str]) -> None:
 def test_another_world_size_finds_nothing_in_rank_sharded_files(run: Path) -> None:
     assert ask(run, "--world-size", 2)["step"] == 30
     assert muster(run, "--world-size", 4).exit_code == 3
+    assert muster(run, "--dp", 3).exit_code == 3
+
+
+def test_a_format_that_is_none_is_answered_with_those_there_are(run: Path) -> None:
+    said = muster(run, "--checkpoint-format", "megatron").stderr
+    assert "megatron_dist" in said and "hf_trainer" in said
+
+
+def test_a_run_may_be_named_by_its_folder_or_the_end_of_its_path(run: Path) -> None:
+    for name in ("run-a", f"{run.parent.name}/run-a"):
+        assert ask(run, "--run", name)["step"] == 30
+    assert "no run under" in muster(run, "--run", "run").stderr
+
+
+def test_more_runs_than_are_listed_are_counted(tmp_path: Path) -> None:
+    for number in range(12):
+        write_checkpoint(tmp_path / f"run-{number:02}", 1, rank_bytes=100, world_size=1)
+    done = muster(tmp_path)
+    assert done.exit_code == 2 and "of 12 runs" in done.stderr and "and 2 more" in done.stderr
 
 
 def test_what_is_too_old_is_passed_over(run: Path) -> None:
@@ -310,7 +357,8 @@ def test_the_server_is_asked_with_the_token_for_this_run(
     with serving(answer) as server:
         monkeypatch.setenv("MUSTER_SERVER", server)
         assert muster(run).exit_code == 0
-        assert muster(run, "--run", "a/b").exit_code == 0
+        done = muster(run, "--run", "a/b")
+        assert done.exit_code == 0 and "no folder here is called a/b" in done.stderr
     assert seen[0] == ("/api/v1/runs/run-a/resume-point?evidence=1", "Bearer secret")
     assert seen[1][0] == "/api/v1/runs/a%2Fb/resume-point?evidence=1"
 

@@ -46,6 +46,23 @@ def test_no_candidates_is_its_own_outcome() -> None:
     assert ask().outcome == "no_checkpoints"
 
 
+@pytest.mark.parametrize("problem", [None, "it is empty"])
+def test_a_pointer_without_a_checkpoint_proves_that_there_was_one(problem: str | None) -> None:
+    found = ask(pointer=Pointer(path="/run/latest", step=None if problem else 500, problem=problem))
+    assert found.outcome == "nothing_resumable"
+    assert found.pointer_choice is not None and found.pointer_choice.path is None
+
+
+def test_what_could_not_be_looked_at_may_be_the_point() -> None:
+    hidden = one(30, status="unreadable", not_resumable_reasons=("it could not be read",))
+    assert ask(hidden, one(20, status="corrupt")).outcome == "unknown"
+    assert ask(hidden, one(20)).outcome == "found"
+    assert ask(hidden, step=30).outcome == "unknown"
+    assert ask(hidden, step=20).outcome == "step_absent"
+    nameless = one(None, status="unreadable", not_resumable_reasons=("it could not be read",))
+    assert ask(nameless, one(30), step=20).outcome == "unknown"
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -165,6 +182,19 @@ def test_the_world_size_follows_from_all_three_degrees() -> None:
     assert wanted_world_size(ResumeRequest(dp=2, tp=4)) is None
     assert ask(one(30), dp=2, tp=2, pp=2).outcome == "nothing_resumable"
     assert ask(one(30), dp=1, tp=2, pp=2).outcome == "found"
+
+
+@pytest.mark.parametrize(("asked", "fits"), [({"dp": 3}, False), ({"dp": 2}, True), ({"tp": 2, "pp": 4}, False)])
+def test_degrees_that_cannot_divide_a_fixed_world_size_are_refused(asked: dict[str, int], fits: bool) -> None:
+    found = ask(one(30), **asked)
+    assert (found.outcome == "found") == fits
+    assert fits or "saved by 4 ranks" in reasons(found)[30]
+
+
+def test_a_fixed_degree_must_divide_the_world_size_that_is_asked_for() -> None:
+    saved = one(30, format="deepspeed", world_size=4, dp=2, tp=2, must_match=("dp",))
+    assert "no job of 5 ranks has as many" in reasons(ask(saved, world_size=5))[30]
+    assert ask(saved, world_size=4, tp=2).outcome == "found"
 
 
 def test_the_order_of_candidates_does_not_matter() -> None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from muster_agent.decide.frameworks import number_of
+from muster_agent.decide.frameworks import ALWAYS_WRITTEN, MEGATRON_TRACKER, number_of
 from muster_agent.decide.model import ResumeDecision
 from muster_agent.formats.base import Role, ShardMap
 
@@ -53,11 +53,15 @@ def needs_quoting(launcher: Launcher, text: str) -> bool:
     return launcher not in (Launcher.PATH, Launcher.ENV) and any(character in text for character in "'\"")
 
 
-def misfit(launcher: Launcher, decision: ResumeDecision) -> str | None:
-    """Why the launcher would not find the checkpoint by these words; None where it would."""
+def misfit(launcher: Launcher, decision: ResumeDecision, format_name: str) -> str | None:
+    """Why the launcher would not load this checkpoint by these words; None where it would. To print them all the same
+    would have it start from scratch."""
     if decision.path is None:
         return None
     name = os.path.basename(decision.path)
+    loads = _LOADS.get(launcher)
+    if loads is not None and format_name not in loads:
+        return f"--format {launcher.value} is for {', '.join(sorted(loads))}, and the chosen one is {format_name}"
     if launcher is Launcher.MEGATRON and not _MEGATRON_FOLDER.fullmatch(name):
         return f"Megatron looks for a folder named iter_0000123, and this one is named {name}"
     if launcher is Launcher.MEGATRON and number_of(decision.path, decision.step) == 0:
@@ -67,6 +71,24 @@ def misfit(launcher: Launcher, decision: ResumeDecision) -> str | None:
     return None
 
 
+def hint_for(launcher: Launcher, format_name: str) -> str | None:
+    """What the launcher must be told besides; None where the words are all."""
+    if launcher is Launcher.DEEPSPEED and format_name == _UNIVERSAL:
+        return (
+            "it is a universal checkpoint: the job loads it only with --universal-checkpoint, or load_universal in "
+            "the `checkpoint` part of its DeepSpeed configuration"
+        )
+    return None
+
+
+_UNIVERSAL = "deepspeed_universal"
+_MEGATRON_FORMATS = next(one.formats for one in ALWAYS_WRITTEN if one.pointer == MEGATRON_TRACKER)
+_LOADS = {
+    Launcher.MEGATRON: _MEGATRON_FORMATS,
+    Launcher.DEEPSPEED: frozenset({"deepspeed", _UNIVERSAL}),
+    Launcher.HF: frozenset({"hf_trainer", "accelerate"}),
+}
+"""The formats that load by the launcher's own words, where it has some."""
 _MEGATRON_FOLDER = re.compile(r"iter_\d{7,}", re.ASCII)
 
 
@@ -80,7 +102,7 @@ def _variables(decision: ResumeDecision) -> dict[str, str]:
         "MUSTER_RESUME_TRUST": decision.trust or "",
         "MUSTER_RESUME_TIER": decision.tier or "",
         "MUSTER_RESUME_AS_OF": decision.as_of or "",
-        "MUSTER_RESUME_SOURCE": decision.source,
+        "MUSTER_RESUME_SOURCE": decision.source if decision.path else "",
     }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from muster_agent.decide.frameworks import number_of
 from muster_agent.decide.model import PointerChoice, ResumeDecision, ResumeRequest
 from muster_agent.formats.base import Finding, Severity, ShardMap, Status
@@ -14,6 +16,7 @@ _OUTCOMES = {
     "no_checkpoints": "There are no checkpoints under {path}.",
     "step_absent": "There is no checkpoint of that step under {path}.",
     "nothing_resumable": "There are checkpoints under {path}, but none to resume from.",
+    "unknown": "Not known: something under {path} could not be looked at, and it may be the checkpoint.",
 }
 _SOURCES = {
     "disk": "the files on disk",
@@ -21,7 +24,17 @@ _SOURCES = {
     "disk+server": "the files on disk, and what the server knows of them",
 }
 UNREAD = STATUS_REASONS[Status.UNREADABLE]
+_SHOWN = 6
 _ABOUT_THE_CHOICE = frozenset({"step_mismatch", "duplicate_step", "state_shrank", "second_lineage"})
+
+
+def decision_json(decision: ResumeDecision) -> dict[str, object]:
+    """What `--json` prints."""
+    pointer = decision.pointer
+    return {
+        **msgspec.to_builtins(decision),
+        "pointer": None if pointer is None else {"path": pointer.path, "step": pointer.step},
+    }
 
 
 def decision_lines(decision: ResumeDecision, path: str) -> Iterator[str]:
@@ -36,7 +49,7 @@ def decision_lines(decision: ResumeDecision, path: str) -> Iterator[str]:
         if decision.predicted_seconds is not None:
             yield f"  predicted time to resume: {duration(decision.predicted_seconds)}"
     else:
-        yield _OUTCOMES[decision.outcome].format(path=path)
+        yield (_SAVED_ONCE if _is_bare(decision) else _OUTCOMES[decision.outcome]).format(path=path)
         if decision.nearest_steps:
             yield f"  the nearest steps that are there: {_listed(decision.nearest_steps)}"
         yield "  Do not start from step 0 without asking why: `muster inventory` shows what lies there."
@@ -49,6 +62,14 @@ def decision_lines(decision: ResumeDecision, path: str) -> Iterator[str]:
     for one in decision.skipped:
         yield f"  step {'?' if one.step is None else one.step}: {one.path}"
         yield from (f"      {reason}" for reason in one.reasons)
+
+
+_SAVED_ONCE = "There are no checkpoints under {path}, though a pointer says that there were."
+
+
+def _is_bare(decision: ResumeDecision) -> bool:
+    """Whether nothing but a pointer is there."""
+    return decision.outcome == "nothing_resumable" and not decision.skipped
 
 
 def _choice(choice: PointerChoice) -> str:
@@ -85,8 +106,10 @@ def warning_lines(decision: ResumeDecision, chosen: ShardMap | None, about_folde
             yield f"muster: {found.code}: {found.detail}"
 
 
-def failure_lines(decision: ResumeDecision, path: str, request: ResumeRequest) -> Iterator[str]:
-    """Why there is no point, as an error."""
+def failure_lines(
+    decision: ResumeDecision, path: str, request: ResumeRequest, unseen: Sequence[str] = ()
+) -> Iterator[str]:
+    """Why there is no point, as an error. `unseen` is what could not be looked at."""
     if decision.outcome == "no_checkpoints":
         yield f"muster: no checkpoints here: nothing under {path} is one"
         yield "  what to do: check the path; only if this run never saved, start from step 0"
@@ -94,6 +117,15 @@ def failure_lines(decision: ResumeDecision, path: str, request: ResumeRequest) -
         nearest = _listed(decision.nearest_steps) or "none with a known step"
         yield f"muster: there is no step {request.step} under {path}; the nearest are {nearest}"
         yield "  what to do: name one of them with --step; do not start from step 0"
+    elif decision.outcome == "unknown":
+        yield f"muster: unknown: something under {path} could not be read, and it may be the checkpoint"
+        yield from (f"  could not be looked at: {place}" for place in unseen[:_SHOWN])
+        if len(unseen) > _SHOWN:
+            yield f"  and {len(unseen) - _SHOWN} more"
+        yield "  what to do: run this as a user who may read them, or check the mount; do not start from step 0"
+    elif _is_bare(decision):
+        yield f"muster: nothing resumable: a pointer says that this run saved, and no checkpoint lies under {path}"
+        yield "  what to do: find out where its checkpoints went, or check the mount; do not start from step 0"
     else:
         yield f"muster: nothing resumable: there are checkpoints under {path}, and none can be resumed from"
         yield "  what to do: read why each was passed over; do not start from step 0"

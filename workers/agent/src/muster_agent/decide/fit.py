@@ -19,6 +19,8 @@ def fit_reasons(one: Candidate, request: ResumeRequest) -> list[str]:
 def _mismatch(one: Candidate, request: ResumeRequest, name: str) -> str | None:
     saved = one.world_size if name == "world_size" else getattr(one, name, None) if name in _DEGREES else None
     wanted = _wanted(one, request, name)
+    if saved is not None and wanted is None:
+        return _indivisible(saved, request) if name == "world_size" else _no_multiple(saved, request, name)
     if saved is None or wanted is None or saved == wanted:
         return None
     if name == "world_size":
@@ -27,6 +29,21 @@ def _mismatch(one: Candidate, request: ResumeRequest, name: str) -> str | None:
     if name == "dp" and one.format in _LOADER_ONLY:
         return f"its data-loader state is for {saved} data-parallel ranks, not for {wanted}"
     return f"it was saved by {saved} {_WORDS[name]}, not by {wanted}, and its format cannot change that{how}"
+
+
+def _indivisible(saved: int, request: ResumeRequest) -> str | None:
+    """Some of the degrees alone do not tell the world size, but each of them, and all together, must divide it."""
+    given = [(name, degree) for name in _DEGREES if (degree := getattr(request, name)) is not None]
+    if saved % math.prod(degree for _, degree in given) == 0:
+        return None
+    asked = " with ".join(f"{degree} {_WORDS[name]}" for name, degree in given)
+    return f"it was saved by {saved} ranks that each load their own shard, and no job of so many has {asked}"
+
+
+def _no_multiple(saved: int, request: ResumeRequest, name: str) -> str | None:
+    if request.world_size is None or request.world_size % saved == 0:
+        return None
+    return f"it was saved by {saved} {_WORDS[name]}, and no job of {request.world_size} ranks has as many"
 
 
 _LOADER_ONLY = frozenset({"dcp", "torchtitan"})

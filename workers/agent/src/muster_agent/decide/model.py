@@ -78,7 +78,8 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResumeDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """`outcome`: found, nothing_resumable, no_checkpoints or step_absent. `skipped` names every newer step that was
+    """`outcome`: found, nothing_resumable, no_checkpoints, step_absent, or unknown where there may be a point in what
+    could not be looked at. `skipped` names every newer step that was
     passed over, with reasons, and those of another history of training. `nearest_steps` are the existing ones around a
     step that is absent, nearest first. `predicted_seconds` is added by the control plane."""
 

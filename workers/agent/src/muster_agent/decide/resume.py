@@ -20,13 +20,20 @@ _NEAREST = 4
 def decide(candidates: Sequence[Candidate], request: ResumeRequest, pointer: Pointer | None = None) -> ResumeDecision:
     """The newest candidate that nothing speaks against; of several copies of one step the most trusted, then the one on
     the fastest tier. Each candidate passed over at that step or a newer one is named in `skipped` with its reasons, and
-    so is what belongs to an older history of training in the same folder."""
+    so is what belongs to an older history of training in the same folder. A pointer proves that the run saved, so
+    without a single checkpoint beside it there is something to look for, and not nothing."""
     if not candidates:
-        return ResumeDecision(outcome="no_checkpoints", pointer=pointer)
+        outcome = "no_checkpoints" if pointer is None else "nothing_resumable"
+        choice = framework_choice(candidates, pointer, None, {})
+        return ResumeDecision(outcome=outcome, pointer=pointer, pointer_choice=choice)
     considered = [one for one in candidates if request.step is None or one.step == request.step]
     if not considered:
+        hidden = [one for one in candidates if one.step is None and is_unseen(one)]
         return ResumeDecision(
-            outcome="step_absent", pointer=pointer, nearest_steps=nearest_steps(candidates, request.step or 0)
+            outcome="unknown" if hidden else "step_absent",
+            pointer=pointer,
+            skipped=_skipped(_judged(hidden, candidates, request, pointer)),
+            nearest_steps=nearest_steps(candidates, request.step or 0),
         )
     judged = _judged(considered, candidates, request, pointer)
     good = [one for one, reasons in judged if not reasons]
@@ -34,9 +41,8 @@ def decide(candidates: Sequence[Candidate], request: ResumeRequest, pointer: Poi
     against = {one.path: "; ".join(reasons) for one, reasons in judged if reasons and one is not chosen}
     choice = framework_choice(candidates, pointer, chosen, against)
     if chosen is None:
-        return ResumeDecision(
-            outcome="nothing_resumable", pointer=pointer, skipped=_skipped(judged), pointer_choice=choice
-        )
+        outcome = "unknown" if any(map(is_unseen, considered)) else "nothing_resumable"
+        return ResumeDecision(outcome=outcome, pointer=pointer, skipped=_skipped(judged), pointer_choice=choice)
     newer = [item for item in judged if item[0] is not chosen and _may_be_newer(item, chosen)]
     return ResumeDecision(
         outcome="found",
@@ -77,6 +83,11 @@ def _lacks_only_a_step(item: Judged) -> bool:
 
 
 NO_STEP = "its step is not known"
+
+
+def is_unseen(one: Candidate) -> bool:
+    """Whether it could not be looked at: it may be the very one that is asked for, since unknown is not gone."""
+    return one.status == "unreadable"
 
 
 def _judged(

@@ -16,9 +16,10 @@ _SURELY_GARBAGE = 1000
 """A pointer this many times beyond the newest step is no step that was ever saved."""
 
 
-def pointer_findings(pointers: Sequence[Pointer], checkpoints: Sequence[ShardMap]) -> list[Finding]:
+def pointer_findings(pointers: Sequence[Pointer], checkpoints: Sequence[ShardMap], root: str = "/") -> list[Finding]:
     """Pointers that name what is not there or not whole, pointers behind the newest step to resume from, and folders
-    without the pointer that their framework always writes."""
+    without the pointer that their framework always writes, where they lie under the absolute `root`: nobody looked at
+    the others."""
     beside: dict[str, list[ShardMap]] = defaultdict(list)
     for one in checkpoints:
         beside[os.path.dirname(one.path)].append(one)
@@ -31,7 +32,8 @@ def pointer_findings(pointers: Sequence[Pointer], checkpoints: Sequence[ShardMap
     found.extend(_ranks_that_differ(pointers))
     pointed = {os.path.dirname(one.path) for one in pointers}
     for folder in sorted(beside.keys() - pointed):
-        found.extend(_missing(folder, beside[folder]))
+        if f"{folder}/".startswith(f"{root.rstrip('/')}/"):
+            found.extend(_missing(folder, beside[folder]))
     return found
 
 

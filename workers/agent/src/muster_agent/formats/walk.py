@@ -327,7 +327,7 @@ def inventory(  # noqa: PLR0913 - each is a choice of its own, and all are named
     return Inventory(
         checkpoints=tuple(checkpoints),
         pointers=tuple(walk.pointers),
-        findings=(*_bucket_findings(tree), *walk.findings, *pointer_findings(walk.pointers, checkpoints)),
+        findings=(*_bucket_findings(tree), *walk.findings, *pointer_findings(walk.pointers, checkpoints, place)),
         entries=reading.counts.entries,
         unchanged=reading.counts.unchanged,
         sealed=frozenset(reading.sealed),
