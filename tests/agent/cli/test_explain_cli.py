@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from muster_agent.cli import explain_beside, main
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.formats.damage import copy_sample
 
 
 @pytest.fixture
@@ -79,3 +80,18 @@ def test_where_steps_are_many_it_says_that_it_looked_at_one(run: Path, monkeypat
 def test_the_rules_of_its_folder_hold_for_it(run: Path) -> None:
     (run / ".muster-rules.json").write_text('{"rules": [{"match": "step-*", "requires": ["orchestrator"]}]}')
     assert "the path rule 'step-*' requires orchestrator" in muster(run / "step-00000020").stdout
+
+
+def test_a_whole_file_that_would_run_code_is_not_called_undamaged(tmp_path: Path) -> None:
+    told = muster(copy_sample("hostile", tmp_path) / "reduce-eval.pt").stdout
+    assert "metadata_unsafe" in told and "nothing that is there is damaged" not in told
+    assert "must not be loaded" in told
+
+
+def test_a_format_is_introduced_with_its_article_and_what_must_match_in_words(tmp_path: Path) -> None:
+    told = muster(write_checkpoint(tmp_path, 10, rank_bytes=300, world_size=2)).stdout
+    assert "safetensors: a checkpoint of safetensors files, recognised by" in told
+    assert "must have as many ranks." in told and "world_size" not in told
+    assert (
+        "an Accelerate state" in muster(copy_sample("huggingface/accelerate-single", tmp_path) / "checkpoint_0").stdout
+    )

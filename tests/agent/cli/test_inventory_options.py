@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -104,3 +105,67 @@ def test_a_file_of_rules_that_cannot_be_used_stops_with_a_reason(
 def test_rules_that_are_not_there_stop_with_a_reason(two_steps: Path, tmp_path: Path) -> None:
     done = invoke("inventory", two_steps, "--rules", tmp_path / "none.json")
     assert done.exit_code == 2 and "could not be read" in done.stderr
+
+
+def listed(*arguments: object) -> tuple[int, list[dict[str, Any]]]:
+    done = CliRunner().invoke(main, ["inventory", *map(str, arguments), "--json"], catch_exceptions=False)
+    found = json.loads(done.stdout)
+    assert isinstance(found, list)
+    return done.exit_code, found
+
+
+@pytest.fixture
+def three_runs(tmp_path: Path) -> Path:
+    """Run a is whole, run b lost a shard of its newest step, run c has a pointer to nothing."""
+    for name in "abc":
+        for step in (10, 20):
+            write_checkpoint(tmp_path / f"run-{name}", step, rank_bytes=300, world_size=2)
+    (tmp_path / "run-b" / "step-00000020" / "rank-00001-of-00002.safetensors").unlink()
+    (tmp_path / "run-c" / "latest").write_text("99")
+    age(tmp_path)
+    return tmp_path
+
+
+def test_the_broken_ones_of_many_runs_are_listed_alone(three_runs: Path) -> None:
+    code, found = listed(three_runs, "--only", "broken")
+    assert (code, [(one["run"], one["step"]) for one in found]) == (0, [("run-b", 20)])
+    assert len(listed(three_runs, "--only", "resumable")[1]) == 5
+    assert listed(three_runs / "run-a", "--only", "broken")[1] == []
+    text = CliRunner().invoke(main, ["inventory", str(three_runs / "run-a"), "--only", "broken"]).stdout
+    assert text == f"No broken checkpoints under {three_runs / 'run-a'}.\n"
+
+
+def test_a_script_can_be_failed_by_damage(three_runs: Path) -> None:
+    assert listed(three_runs, "--fail-on", "damage")[0] == 7
+    assert listed(three_runs / "run-a", "--fail-on", "damage")[0] == 0
+    assert listed(three_runs, "--only", "resumable", "--fail-on", "damage")[0] == 7
+
+
+def test_a_summary_has_one_line_per_run(three_runs: Path) -> None:
+    done = CliRunner().invoke(main, ["inventory", str(three_runs), "--summary"])
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3 and done.exit_code == 0
+    assert lines[0].startswith(f"{three_runs}/run-a: 2 checkpoints, 2 to resume from, the newest at step 20")
+    assert lines[1].endswith("1 to resume from, the newest at step 10, 1 broken")
+    assert CliRunner().invoke(main, ["inventory", str(three_runs), "--summary", "--json"]).exit_code == 2
+
+
+def test_what_is_about_a_folder_is_told_with_the_newest_checkpoint_of_that_folder(three_runs: Path) -> None:
+    _, found = listed(three_runs)
+    told = [
+        (one["run"], one["step"], each["path"])
+        for one in found
+        for each in one["findings"]
+        if "pointer" in each["code"]
+    ]
+    assert told == [("run-c", 20, str(three_runs / "run-c" / "latest"))]
+
+
+def test_a_place_beside_the_runs_goes_to_the_nearest_one(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "a" / "run", 10, rank_bytes=300, world_size=1)
+    write_checkpoint(tmp_path / "b" / "run", 20, rank_bytes=300, world_size=1)
+    (tmp_path / "a" / "tmp-checkpoint-30").mkdir()
+    age(tmp_path)
+    found = {one["run"] + str(one["step"]): one["findings"] for one in listed(tmp_path)[1]}
+    assert [each["path"] for each in found["run10"]] == [str(tmp_path / "a" / "tmp-checkpoint-30")]
+    assert found["run20"] == []

@@ -89,3 +89,14 @@ def test_bytes_that_differ_from_the_sums_of_their_own_format_are_not_sealed(tmp_
     done = muster("seal", place)
     assert done.exit_code == 7 and "digest_mismatch" in done.stderr and "__1_0.distcp" in done.stderr
     assert read_beside(str(place)) is None
+
+
+def test_what_would_run_code_when_it_is_loaded_gets_no_seal(tmp_path: Path) -> None:
+    place = copy_sample("hostile", tmp_path) / "reduce-eval.pt"
+    done = muster("seal", place)
+    assert done.exit_code == 7 and done.stdout == "" and "metadata_unsafe" in done.stderr
+    assert read_beside(str(place)) is None
+
+
+def test_the_sentence_counts_files_and_not_shards(checkpoint: Path) -> None:
+    assert "3 files" in muster("seal", checkpoint).stdout

@@ -16,6 +16,7 @@ from muster_agent.jobs.seal import seal
 from muster_agent.manifest.beside import read_beside
 
 from tests.agent.checkpoint_factory import safetensors_bytes, write_checkpoint
+from tests.agent.formats.damage import age
 
 SHARD = "rank-00001-of-00002.safetensors"
 
@@ -154,3 +155,38 @@ def test_the_verdict_is_no_part_of_a_single_file_nor_of_its_folder(tmp_path: Pat
     assert (tmp_path / "model-step-2.safetensors.muster-verify.json").exists()
     assert inventory(tmp_path).checkpoints == before
     assert (point(tmp_path)["step"], point(tmp_path)["trust"]) == (2, "verified")
+
+
+def test_inventory_and_explain_say_the_damage_that_verify_found(tmp_path: Path) -> None:
+    """All commands agree with the one that read the bytes, though every size and time is as it was sealed."""
+    place = write_checkpoint(tmp_path / "run", 10, world_size=2, rank_bytes=60_000)
+    age(place)
+    assert muster("seal", place).exit_code == 0
+    text = muster("inventory", tmp_path / "run").stdout
+    assert " sealed " in text and "complete" in text
+    flip_one_byte(place / "rank-00001-of-00002.safetensors")
+    assert muster("verify", place).exit_code == 7
+    (one,) = json.loads(muster("inventory", tmp_path / "run", "--json").stdout)
+    assert (one["status"], one["resumable"]) == ("corrupt", False)
+    (found,) = [each for each in one["findings"] if each["code"] == "digest_mismatch"]
+    assert "rank-00001-of-00002.safetensors" in found["detail"] and found["severity"] == "damage"
+    for path in (tmp_path / "run", place):
+        assert muster("inventory", path, "--fail-on", "damage").exit_code == 7
+    told = muster("explain", place).stdout
+    assert "Corrupt:" in told and "digest_mismatch" in told and "It is damaged." in told
+    answer = json.loads(muster("resume-point", tmp_path / "run", "--json").stdout)
+    assert answer["outcome"] == "nothing_resumable" and "an audit found damage" in answer["skipped"][0]["reasons"][0]
+
+
+def test_inventory_shows_what_is_verified(tmp_path: Path) -> None:
+    place = write_checkpoint(tmp_path / "run", 10, world_size=2, rank_bytes=60_000)
+    assert muster("seal", place).exit_code == 0 and muster("verify", place).exit_code == 0
+    assert " verified " in muster("inventory", tmp_path / "run").stdout
+
+
+def flip_one_byte(path: Path) -> None:
+    seen = path.stat()
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))

@@ -42,7 +42,7 @@ def test_a_whole_checkpoint_is_explained_under_every_heading(tmp_path: Path) -> 
     assert list(words) == HEADINGS
     assert "safetensors" in words["Format"] and "recognised by" in words["Format"]
     assert words["Step"].startswith("30, from the name step-00000030")
-    assert "2 ranks" in words["Ranks"] and "same world_size" in words["Ranks"]
+    assert "2 ranks" in words["Ranks"] and "as many ranks" in words["Ranks"]
     assert "model: 2 expected, 2 there." in words["Shards"]
     assert "there." in words["Commit marker"] and "NOT THERE" not in words["Commit marker"]
     assert words["Status"].startswith("Complete") and words["Resumable"].startswith("Yes")

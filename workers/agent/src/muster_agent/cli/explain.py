@@ -12,6 +12,7 @@ from muster_agent.cli.bucket import checked_place, endpoint_option
 from muster_agent.cli.explain_beside import compared, rules_beside
 from muster_agent.cli.inventory import checkpoint_json, listed
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json
+from muster_agent.cli.proven import proven
 from muster_agent.formats.base import ShardMap
 from muster_agent.formats.checkpoint import read_checkpoint
 from muster_agent.formats.explain import Line
@@ -31,7 +32,8 @@ def explain(path: str, endpoint_url: str | None, as_json: bool) -> None:
     Exit 0 whatever the verdict is. Exit 3: there is no such path or no checkpoint; 1: it cannot be read; 2: PATH holds
     several checkpoints.
     """
-    shard_map, beside = compared(_only_one(path, endpoint_url))
+    own, beside = compared(_only_one(path, endpoint_url))
+    (shard_map,) = proven([own], [own.path]).checkpoints
     lines = [*explain_checkpoint(shard_map), Line("Other steps", beside)]
     if as_json:
         explanation = [{"heading": line.heading, "sentence": line.sentence} for line in lines]

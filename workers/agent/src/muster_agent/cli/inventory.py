@@ -9,18 +9,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+import msgspec
 
 from muster_agent.cli.bucket import bucket_store, checked_place, endpoint_option
 from muster_agent.cli.colour import paint_for
-from muster_agent.cli.inventory_text import inventory_lines
+from muster_agent.cli.inventory_choice import Only, chosen, is_broken, with_folder_findings
+from muster_agent.cli.inventory_text import inventory_lines, summary_lines
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
 from muster_agent.cli.path_rules import read_rules, rules_option
+from muster_agent.cli.proven import proven
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.checkpoint import GRACE_SECONDS, state_shards
 from muster_agent.formats.rules import Rule
 from muster_agent.formats.times import iso_time
 from muster_agent.formats.walk import Enough, Inventory, RootUnreadable
 from muster_agent.formats.walk import inventory as take_inventory
+from muster_agent.jobs.inventory import sealed_ones
 from muster_agent.jobs.scan_cache import ScanCache
 
 SETTLE_SECONDS = 1.0
@@ -55,21 +59,35 @@ SETTLE_SECONDS = 1.0
 )
 @rules_option
 @endpoint_option
+@click.option("--only", type=click.Choice([one.value for one in Only]), help="List only these.")
+@click.option("--summary", is_flag=True, help="One line per run, and none per checkpoint.")
+@click.option("--fail-on", type=click.Choice(["damage"]), help="Exit 7 where a checkpoint is broken.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON list, newest step first.")
-def inventory(
+def inventory(  # noqa: PLR0913 - one for each option
     path: str,
     grace_seconds: float,
     settle_seconds: float,
     cache_file: str | None,
     rules_file: str | None,
     endpoint_url: str | None,
+    only: str | None,
+    summary: bool,
+    fail_on: str | None,
     as_json: bool,
 ) -> None:
     """List the checkpoints under PATH: one checkpoint, one run's folder, or a folder of runs; s3://bucket/prefix too.
 
-    Nothing is unpickled and no data is read, only headers and metadata. Exit 0 also where checkpoints are broken: see
-    the status of each. Exit 3: there is no such path; 1: it cannot be read.
+    Nothing is unpickled and no data is read, only headers and metadata; what `muster verify` or `muster reload` found
+    in the data counts. Exit 0 also where checkpoints are broken, unless --fail-on says otherwise: see the status of
+    each. Exit 3: there is no such path; 1: it cannot be read.
+
+    \b
+    muster inventory DIR --only broken          which are broken, and why
+    muster inventory DIR --summary              one line per run
+    muster inventory DIR --fail-on damage       exit 7 where any is
     """
+    if summary and as_json:
+        raise CommandFailed("--json and --summary exclude each other", hint="choose one", code=ExitCode.USAGE)
     found = listed(
         path,
         grace_seconds=grace_seconds,
@@ -78,12 +96,21 @@ def inventory(
         rules=read_rules(rules_file),
         endpoint_url=endpoint_url,
     )
+    known = proven(found.checkpoints, [one.path for one in sealed_ones(found)])
+    shown = chosen(known.checkpoints, Only(only) if only else None)
     if as_json:
-        print_json([checkpoint_json(shard_map) for shard_map in found.checkpoints])
+        print_json([checkpoint_json(shard_map) for shard_map in with_folder_findings(shown, found.findings)])
         _say_place(found)
-        return
-    for line in inventory_lines(found, path, time.time(), paint_for(sys.stdout)):
-        click.echo(line)
+    elif summary:
+        for line in summary_lines(shown, paint_for(sys.stdout)):
+            click.echo(line)
+    else:
+        found = msgspec.structs.replace(found, checkpoints=shown)
+        wanted = f"{only} " if only else ""
+        for line in inventory_lines(found, path, time.time(), paint_for(sys.stdout), known.trust, wanted):
+            click.echo(line)
+    if fail_on and any(map(is_broken, known.checkpoints)):
+        raise SystemExit(int(ExitCode.DAMAGE))
 
 
 def listed(
@@ -152,7 +179,7 @@ def finding_json(found: Finding) -> dict[str, str]:
 
 
 def _say_place(found: Inventory) -> None:
-    """What is not about a single checkpoint has no place in the list; it is said on stderr."""
+    """What is not about a single checkpoint is easily overlooked in a list of them; it is said on stderr too."""
     for one in found.findings:
         say(one_line(f"{one.severity.value} {one.code}: {one.path}: {one.detail}"))
         say(one_line(f"  what to do: {one.cure}"))

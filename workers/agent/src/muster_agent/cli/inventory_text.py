@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from muster_agent.cli.colour import Paint, plain
+from muster_agent.cli.inventory_choice import is_broken
 from muster_agent.cli.output import human_bytes, one_line
 from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.checkpoint import state_shards
@@ -15,8 +17,9 @@ from muster_agent.formats.places import place_of
 from muster_agent.formats.siblings import unique_bytes
 from muster_agent.formats.times import duration
 from muster_agent.formats.walk import Inventory
+from muster_agent.protocol.trust import Trust
 
-_HEADINGS = ("step", "status", "resume", "format", "ranks", "shards", "size", "changed", "name")
+_HEADINGS = ("step", "status", "resume", "proof", "format", "ranks", "shards", "size", "changed", "name")
 _RIGHT = {"step", "ranks", "shards", "size", "changed"}
 _SEVERITIES = list(Severity)
 _NAMED = 6
@@ -34,15 +37,23 @@ _MEANING = {
 _SEVERITY_MEANING = {Severity.DAMAGE: "bad", Severity.WARNING: "doubt", Severity.NOTE: "quiet"}
 
 
-def inventory_lines(found: Inventory, path: str, now_unix_seconds: float, paint: Paint = plain) -> Iterator[str]:
-    """The lines of the whole report, fit to print: what comes from the disk cannot begin a line or move the cursor."""
+def inventory_lines(
+    found: Inventory,
+    path: str,
+    now_unix_seconds: float,
+    paint: Paint = plain,
+    trust: Mapping[str, Trust] = MappingProxyType({}),
+    wanted: str = "",
+) -> Iterator[str]:
+    """The lines of the whole report, fit to print: what comes from the disk cannot begin a line or move the cursor.
+    `trust` is what is proven of the bytes of some, by path; `wanted` is the word for those that were asked for."""
     if not found.checkpoints:
-        yield one_line(f"No checkpoints under {path}.")
+        yield one_line(f"No {wanted}checkpoints under {path}.")
     by_folder: dict[str, list[ShardMap]] = defaultdict(list)
     for shard_map in found.checkpoints:
         by_folder[folder_of(shard_map.path)].append(shard_map)
     for folder, shard_maps in sorted(by_folder.items()):
-        yield from _run_lines(folder, shard_maps, now_unix_seconds, paint)
+        yield from _run_lines(folder, shard_maps, now_unix_seconds, paint, trust)
     if found.findings:
         yield "About the folder itself:"
         yield from _finding_lines([(_within(one.path, path), one) for one in found.findings], paint)
@@ -52,10 +63,26 @@ def inventory_lines(found: Inventory, path: str, now_unix_seconds: float, paint:
         yield paint("`muster explain PATH` tells for one checkpoint which rule said what.", "quiet")
 
 
-def _run_lines(folder: str, shard_maps: Sequence[ShardMap], now_unix_seconds: float, paint: Paint) -> Iterator[str]:
+def summary_lines(checkpoints: Sequence[ShardMap], paint: Paint = plain) -> Iterator[str]:
+    """One line per run: how many are broken, how many can be resumed from, and the newest of those."""
+    by_folder: dict[str, list[ShardMap]] = defaultdict(list)
+    for shard_map in checkpoints:
+        by_folder[folder_of(shard_map.path)].append(shard_map)
+    for folder, shard_maps in sorted(by_folder.items()):
+        broken = sum(map(is_broken, shard_maps))
+        unread = sum(one.status is Status.UNREADABLE for one in shard_maps)
+        parts = [_counted(shard_maps), f"{broken} broken", *([f"{unread} not readable"] if unread else [])]
+        yield paint(one_line(f"{folder}: {', '.join(parts)}"), "bad" if broken else "doubt" if unread else "good")
+    if not by_folder:
+        yield "No such checkpoints."
+
+
+def _run_lines(
+    folder: str, shard_maps: Sequence[ShardMap], now_unix_seconds: float, paint: Paint, trust: Mapping[str, Trust]
+) -> Iterator[str]:
     yield paint(one_line(f"Run {shard_maps[0].run} in {folder}: {_counted(shard_maps)}"), "heading")
     yield ""
-    yield from _table(shard_maps, now_unix_seconds, paint)
+    yield from _table(shard_maps, now_unix_seconds, paint, trust)
     yield ""
     named = [(_name(one), found) for one in shard_maps for found in one.findings]
     if named:
@@ -97,12 +124,13 @@ def _within(place: str, root: str) -> str:
     return place.removeprefix(top)
 
 
-def _row(one: ShardMap, now_unix_seconds: float) -> tuple[str, ...]:
+def _row(one: ShardMap, now_unix_seconds: float, trust: Trust | None) -> tuple[str, ...]:
     age = None if one.newest_mtime_ns is None else max(0.0, now_unix_seconds - one.newest_mtime_ns / 1e9)
     return (
         "?" if one.step is None else str(one.step),
         one.status.value,
         "yes" if one.resumable else "no",
+        "-" if trust is None or trust.rung < Trust.SEALED.rung else trust.value,
         one_line(one.format),
         "-" if one.world_size is None else str(one.world_size),
         str(state_shards(one)),
@@ -112,8 +140,10 @@ def _row(one: ShardMap, now_unix_seconds: float) -> tuple[str, ...]:
     )
 
 
-def _table(shard_maps: Sequence[ShardMap], now_unix_seconds: float, paint: Paint) -> Iterator[str]:
-    rows = [_row(one, now_unix_seconds) for one in shard_maps]
+def _table(
+    shard_maps: Sequence[ShardMap], now_unix_seconds: float, paint: Paint, trust: Mapping[str, Trust]
+) -> Iterator[str]:
+    rows = [_row(one, now_unix_seconds, trust.get(one.path)) for one in shard_maps]
     widths = [max(len(row[column]) for row in [_HEADINGS, *rows]) for column in range(len(_HEADINGS))]
     yield paint("  " + "  ".join(_aligned(_HEADINGS, widths)).rstrip(), "quiet")
     for one, row in zip(shard_maps, rows, strict=True):

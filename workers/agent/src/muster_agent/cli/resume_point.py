@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import click
 import msgspec
@@ -17,6 +17,7 @@ from muster_agent.cli.inventory import listed
 from muster_agent.cli.launchers import Launcher, hint_for, launcher_text, misfit, needs_quoting, with_its_model_file
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
 from muster_agent.cli.path_rules import read_rules, rules_option
+from muster_agent.cli.proven import manifests_of, verdicts_of
 from muster_agent.cli.resume_text import decision_json, decision_lines, failure_lines, warning_lines
 from muster_agent.cli.server_evidence import BUDGET_SECONDS, NoEvidence, ServerAnswer, ask_server, read_token
 from muster_agent.decide.evidence import candidates_of
@@ -27,11 +28,7 @@ from muster_agent.decide.resume import NON_PERSISTENT, decide, reasons_against
 from muster_agent.formats.base import Severity, ShardMap, Status
 from muster_agent.formats.explain_words import FORMAT_WORDS
 from muster_agent.formats.names import folder_of, run_of_path
-from muster_agent.formats.places import is_bucket
 from muster_agent.formats.walk import Inventory
-from muster_agent.jobs.control import JobControl
-from muster_agent.jobs.inventory import read_manifests
-from muster_agent.manifest.local_verdict import LocalVerdict, VerdictUnreadable, read_verdict
 from muster_agent.protocol.trust import Trust
 
 SETTLE_SECONDS = 1.0
@@ -210,12 +207,9 @@ class _Judge:
         found it changed."""
         key = (shard_map.path, shard_map.status, shard_map.step, shard_map.newest_mtime_ns)
         if key not in self.candidates:
-            sealable = [] if is_bucket(shard_map.path) else [shard_map]
-            manifests, problems = read_manifests(sealable, JobControl())
-            for problem in problems:
-                say(f"muster: {problem.detail}\n  what to do: {problem.cure}")
+            manifests = manifests_of([shard_map])
             evidence = self.evidence(folder).evidence
-            verdicts = _verdicts(manifests)
+            verdicts = verdicts_of(manifests)
             self.candidates[key] = candidates_of([shard_map], time.time(), manifests, evidence, verdicts)[0]
         return self.candidates[key]
 
@@ -244,20 +238,6 @@ def _beyond_doubt(decision: ResumeDecision, shard_maps: Sequence[ShardMap], foun
 
 def _pointer_in(folder: str, pointers: Sequence[Pointer]) -> Pointer | None:
     return governing([one for one in pointers if os.path.dirname(one.path) == folder])
-
-
-def _verdicts(sealed_paths: Iterable[str]) -> dict[str, LocalVerdict]:
-    """What `muster verify` or `muster reload` left beside sealed checkpoints, by their paths."""
-    verdicts = {}
-    for path in sealed_paths:
-        try:
-            verdict = read_verdict(path)
-        except VerdictUnreadable as reason:
-            say(f"muster: the verdict {reason}\n  what to do: run `muster verify {path}` again, or remove that file")
-            continue
-        if verdict is not None:
-            verdicts[path] = verdict
-    return verdicts
 
 
 def _request(require: str, format_name: str | None, asked: dict[str, int | float | None]) -> ResumeRequest:

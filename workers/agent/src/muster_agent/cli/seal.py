@@ -23,8 +23,8 @@ from muster_agent.protocol.wire import SealBody
 def seal(path: str, no_write: bool, checksums: bool, as_json: bool) -> None:
     """Read every byte of the complete checkpoint at PATH once and write its manifest beside it.
 
-    A checkpoint that is not complete, or that changes meanwhile, is refused: exit 7 where it is damaged or changed, 1
-    where its save has not ended.
+    A checkpoint that is not complete, that would run code when it is loaded, or that changes meanwhile, is refused:
+    exit 7 where it is damaged or changed, 1 where its save has not ended.
     """
     require_one_checkpoint(path)
     bar = ProgressBar()
@@ -73,7 +73,7 @@ def _sentence(body: SealBody, path: str) -> str:
     size = human_bytes(body.manifest.total_bytes)
     where = f"manifest written to {body.manifest_path}" if body.manifest_path else "no manifest written"
     count = len(body.manifest.shards)
-    shards = "1 shard" if count == 1 else f"{count} shards"
+    files = "1 file" if count == 1 else f"{count} files"
     return printable(
-        f"sealed {path}: {shards}, {size} in {body.seconds:.2f} s\n  id {manifest_id(body.manifest)}\n  {where}"
+        f"sealed {path}: {files}, {size} in {body.seconds:.2f} s\n  id {manifest_id(body.manifest)}\n  {where}"
     )

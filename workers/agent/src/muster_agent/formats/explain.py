@@ -43,7 +43,11 @@ def _format(one: ShardMap) -> Iterator[str]:
     if one.status is Status.UNREADABLE and not one.shards:
         yield "Not known: the place could not be looked at."
         return
-    yield f"{one.format}: a {words.name}, recognised by {words.known_by}."
+    yield f"{one.format}: {_with_article(words.name)}, recognised by {words.known_by}."
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[:1] in 'AEIOaeio' else 'a'} {name}"
 
 
 def _step(one: ShardMap) -> Iterator[str]:
@@ -76,9 +80,16 @@ def _ranks(one: ShardMap) -> Iterator[str]:
     if one.world_size is None and not known:
         yield "Not recorded in this format."
     if one.must_match:
-        yield f"The job that resumes must have the same {' and '.join(one.must_match)}."
+        counted = " and as many ".join(_COUNTED.get(name, name) for name in one.must_match)
+        yield f"The job that resumes must have as many {counted}."
 
 
+_COUNTED = {
+    "world_size": "ranks",
+    "dp": "data-parallel ranks",
+    "tp": "tensor-parallel ranks",
+    "pp": "pipeline stages",
+}
 _LOWER_BOUND = frozenset({"dcp", "dcp_hf", "torchtitan"})
 
 
@@ -100,7 +111,7 @@ def _shards(one: ShardMap) -> Iterator[str]:
         if None not in (shard.size_bytes, shard.promised_bytes) and shard.size_bytes != shard.promised_bytes
     ]
     if any(shard.role is Role.MODEL for shard in one.shards):
-        yield "A file that holds several kinds of state is counted under the first of them."
+        yield "A file that holds several kinds of state is counted once, under the first of those in this list."
     if short:
         yield f"Of another size than the metadata promises: {_some(short)}."
     yield f"Bytes there: {one.total_bytes:,}. Newest change: {iso_time(one.newest_mtime_ns) or 'not known'}."
@@ -145,7 +156,8 @@ _RULES = {
     Status.INCOMPLETE: "incomplete: something that must be there is not.",
     Status.IN_PROGRESS: "in_progress: it is not finished, and its newest change is so recent that a save may still be "
     "running. What is missing now is no damage yet.",
-    Status.CORRUPT: "corrupt: a file is there and contradicts its own header, or what the metadata says of it.",
+    Status.CORRUPT: "corrupt: a file is there and contradicts its own header, what the metadata says of it, or the "
+    "digests that were recorded of its bytes.",
     Status.UNREADABLE: "unreadable: it could not be looked at. That says nothing about what is there: it is neither "
     "missing nor empty.",
     Status.ARCHIVED: "archived: it is whole by its sizes, but must be restored from the archive before it can be read.",
@@ -153,8 +165,15 @@ _RULES = {
 }
 
 
+_WHOLE_BUT_UNSAFE = (
+    "complete: all that must be there is there, and nothing says that its save did not end. The damage named above "
+    "does not lie in lost bytes, but it must not be loaded."
+)
+
+
 def _status(one: ShardMap) -> Iterator[str]:
-    yield _sentence_case(_RULES[one.status])
+    is_unsafe = one.status is Status.COMPLETE and any(found.severity is Severity.DAMAGE for found in one.findings)
+    yield _sentence_case(_WHOLE_BUT_UNSAFE if is_unsafe else _RULES[one.status])
     deciding = [found for found in one.findings if _decided(found, one.status)]
     if deciding:
         yield f"Decided by: {_some([f'{found.code} ({_located(found)})' for found in deciding], 3)}."
@@ -172,7 +191,7 @@ def _decided(found: Finding, status: Status) -> bool:
 
 def _resumable(one: ShardMap) -> Iterator[str]:
     if one.resumable:
-        yield "Yes: it is complete and holds what training needs to go on."
+        yield "Yes: it holds all that training needs to go on."
         return
     yield "No."
     for reason in one.not_resumable_reasons:

@@ -92,7 +92,8 @@ def _duplicates(beside: Sequence[ShardMap]) -> Found:
         for one in same:
             others = sorted(os.path.basename(other.path) for other in same if other is not one)
             if others:
-                detail = f"{_some(others)} in the same folder claims step {step} too{_how_alike(one, same)}"
+                claims = "claims" if len(others) == 1 else "claim"
+                detail = f"{_some(others)} in the same folder {claims} step {step} too{_how_alike(one, same)}"
                 yield one.path, finding("duplicate_step", path=one.path, detail=detail)
 
 

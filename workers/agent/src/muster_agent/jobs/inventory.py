@@ -39,7 +39,7 @@ def run_inventory(
         if cache_file is not None:
             cache = stack.enter_context(ScanCache(cache_file, params.root, recalls=params.known, replace_damaged=True))
         found = inventory(params.root, settle_seconds=params.settle_seconds, control=control, memory=cache, note=note)
-        manifests, problems = read_manifests(_sealed(found), control)
+        manifests, problems = read_manifests(sealed_ones(found), control)
         if root_mark(params.root) != mark:
             hint = "check the mount; nothing is taken from this scan"
             raise RootUnreadable(params.root, "it became another folder during the scan", hint)
@@ -60,7 +60,7 @@ def run_inventory(
     )
 
 
-def _sealed(found: Inventory) -> list[ShardMap]:
+def sealed_ones(found: Inventory) -> list[ShardMap]:
     """Those beside which the listing showed files of Muster's own, so that the others cost no look."""
     return [one for one in found.checkpoints if not found.sealed.isdisjoint((one.path, _folder_of(one.path)))]
 

@@ -120,8 +120,10 @@ def _refused(findings: Sequence[Finding], began: float) -> SealBody:
 
 
 def _refusal(shard_map: ShardMap) -> list[Finding]:
-    """Why this must not be sealed; empty where it may."""
-    if shard_map.status == Status.COMPLETE and any(shard.size_bytes is not None for shard in shard_map.shards):
+    """Why this must not be sealed; empty where it may. A seal says that these are the bytes to load, so what must not
+    be loaded gets none, however whole it is."""
+    is_sound = not any(found.severity is Severity.DAMAGE for found in shard_map.findings)
+    if shard_map.status == Status.COMPLETE and is_sound and any(one.size_bytes is not None for one in shard_map.shards):
         return []
     found = list(shard_map.findings)
     if not found:
