@@ -96,7 +96,3 @@ def test_what_would_run_code_when_it_is_loaded_gets_no_seal(tmp_path: Path) -> N
     done = muster("seal", place)
     assert done.exit_code == 7 and done.stdout == "" and "metadata_unsafe" in done.stderr
     assert read_beside(str(place)) is None
-
-
-def test_the_sentence_counts_files_and_not_shards(checkpoint: Path) -> None:
-    assert "3 files" in muster("seal", checkpoint).stdout

@@ -73,7 +73,7 @@ def _sentence(body: SealBody, path: str) -> str:
     size = human_bytes(body.manifest.total_bytes)
     where = f"manifest written to {body.manifest_path}" if body.manifest_path else "no manifest written"
     count = len(body.manifest.shards)
-    files = "1 file" if count == 1 else f"{count} files"
+    shards = "1 shard" if count == 1 else f"{count} shards"
     return printable(
-        f"sealed {path}: {files}, {size} in {body.seconds:.2f} s\n  id {manifest_id(body.manifest)}\n  {where}"
+        f"sealed {path}: {shards}, {size} in {body.seconds:.2f} s\n  id {manifest_id(body.manifest)}\n  {where}"
     )
