@@ -86,7 +86,7 @@ _MEGATRON_FORMATS = next(one.formats for one in ALWAYS_WRITTEN if one.pointer ==
 _LOADS = {
     Launcher.MEGATRON: _MEGATRON_FORMATS,
     Launcher.DEEPSPEED: frozenset({"deepspeed", _UNIVERSAL}),
-    Launcher.HF: frozenset({"hf_trainer", "accelerate"}),
+    Launcher.HF: frozenset({"hf_trainer", "accelerate", "torch_save"}),
 }
 """The formats that load by the launcher's own words, where it has some."""
 _MEGATRON_FOLDER = re.compile(r"iter_\d{7,}", re.ASCII)
