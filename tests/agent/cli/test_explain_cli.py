@@ -90,7 +90,7 @@ def test_a_whole_file_that_would_run_code_is_not_called_undamaged(tmp_path: Path
 
 def test_a_format_is_introduced_with_its_article_and_what_must_match_in_words(tmp_path: Path) -> None:
     told = muster(write_checkpoint(tmp_path, 10, rank_bytes=300, world_size=2)).stdout
-    assert "safetensors: a checkpoint of safetensors files, recognised by" in told
+    assert "safetensors: a set of safetensors files, recognised by" in told
     assert "must have as many ranks." in told and "world_size" not in told
     assert (
         "an Accelerate state" in muster(copy_sample("huggingface/accelerate-single", tmp_path) / "checkpoint_0").stdout
