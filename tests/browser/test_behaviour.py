@@ -48,7 +48,7 @@ def test_the_theme_is_chosen_kept_and_redraws_the_charts(site: Any, open_context
 def test_a_running_drill_patches_its_progress_and_keeps_what_the_reader_opened(site: Any, open_context: Open) -> None:
     page = open_context().new_page()
     page.goto(site.url + site.pages["drill-running"])
-    bar = page.get_by_role("progressbar").first
+    bar = page.get_by_role("progressbar", name="gpu-01")
     expect(bar).to_have_attribute("aria-valuenow", "25")
     page.evaluate("window.scrollTo(0, 120)")
     page.locator("#drill-live a").first.focus()
@@ -56,7 +56,7 @@ def test_a_running_drill_patches_its_progress_and_keeps_what_the_reader_opened(s
     assert scrolled > 0
     site.change(
         "from apps.fleet.models import AgentTask\n"
-        "task = AgentTask.objects.filter(owner_kind='drill', state='running').order_by('created_at').first()\n"
+        "task = AgentTask.objects.get(owner_kind='drill', state='running', agent__node__name='gpu-01')\n"
         "task.progress['done_bytes'] = 12_000_000_000; task.save()"
     )
     expect(bar).to_have_attribute("aria-valuenow", "75", timeout=15_000)
