@@ -161,7 +161,8 @@ def test_a_failover_of_a_really_training_job_is_timed_by_its_own_records(stack: 
     assert sum(measured) + ended["unattributed_seconds"] == pytest.approx(ended["seconds"])
     assert ended["unattributed_seconds"] < 0.5 * ended["seconds"]
     assert ended["facts"]["first_step"] == ended["checkpoint_step"] + 1
-    assert ended["lost_steps"] >= 1 and ended["lost_seconds"] > 0
+    # the fault may come just after a save, and then no step is lost
+    assert ended["lost_steps"] is not None and ended["lost_steps"] >= 0 and ended["lost_seconds"] >= 0
     assert stack.get("incidents")["items"] == []
 
 
