@@ -19,13 +19,6 @@ from apps.checkpoints.models import Finding, Placement, TrustEvidence
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def tier() -> Any:
-    cluster = factories.cluster()
-    factories.agent(factories.node(cluster))
-    return factories.tier(cluster)
-
-
 def told(copy: Placement) -> dict[str, list[str]]:
     copy = Placement.objects.select_related("checkpoint").get(pk=copy.pk)
     lines = explanation(copy, copy.findings.filter(resolved_at=None), copy.evidence.all())

@@ -24,13 +24,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def tier() -> Any:
-    cluster = factories.cluster()
-    factories.agent(factories.node(cluster))
-    return factories.tier(cluster)
-
-
-@pytest.fixture
 def second(tier: Any) -> Any:
     return factories.tier(tier.cluster, "lustre", "/lustre", speed_order=2)
 

@@ -38,13 +38,6 @@ from apps.core.models import Transition
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def tier() -> Any:
-    cluster = factories.cluster()
-    factories.agent(factories.node(cluster))
-    return factories.tier(cluster)
-
-
 def one() -> Placement:
     return Placement.objects.select_related("checkpoint__run").get()
 

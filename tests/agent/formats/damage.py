@@ -30,6 +30,15 @@ def age(place: Path, age_seconds: float = DAY_SECONDS) -> None:
             os.utime(os.path.join(folder, name), (when, when), follow_symlinks=False)
 
 
+def written(place: Path, files: dict[str, bytes]) -> Path:
+    """`place` with these files in it, by their relative names, of old times."""
+    for name, data in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(data)
+    age(place)
+    return place
+
+
 def files_under(place: Path) -> list[str]:
     """Relative names of all regular files, sorted."""
     return sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file() and not path.is_symlink())

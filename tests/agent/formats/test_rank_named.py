@@ -7,20 +7,12 @@ import pytest
 from muster_agent.formats.base import Severity, ShardMap, Status
 from muster_agent.formats.detect import files_of, inventory, read_checkpoint
 
-from tests.agent.formats.damage import KINDS, age, damage, swap
+from tests.agent.formats.damage import KINDS, age, damage, swap, written
 from tests.agent.torch_factory import Tensor, torch_zip
 
 MODEL = torch_zip({"w": Tensor("0", (4, 8))})
 OPTIMIZER = torch_zip({"state": {0: {"m": Tensor("0", (4, 8))}}, "param_groups": [{"lr": 0.1}]})
 EXTRA = torch_zip({"lr_scheduler": {"last_epoch": 3}, "rng": {"cpu": [1]}})
-
-
-def written(place: Path, files: dict[str, bytes]) -> Path:
-    for name, data in files.items():
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_bytes(data)
-    age(place)
-    return place
 
 
 def damaged(shard_map: ShardMap) -> set[tuple[str, str]]:

@@ -306,8 +306,8 @@ def test_calls_of_functions_are_unsafe_at_every_protocol(call: tuple[Any, ...], 
 
 
 def test_a_mere_reference_to_the_standard_library_is_unsafe_and_one_to_another_library_is_custom() -> None:
-    read = read_torch_pickle(b"\x80\x02(cos\nsystem\ncsome.library\nThing\nt.")
-    assert (read.unsafe, read.custom) == ({"os.system"}, {"some.library.Thing"})
+    read = read_torch_pickle(b"\x80\x02(cos\nsystem\ncsome.package\nThing\nt.")
+    assert (read.unsafe, read.custom) == ({"os.system"}, {"some.package.Thing"})
     assert all(type(part) is Symbol for part in read.value)
 
 

@@ -7,21 +7,13 @@ import pytest
 from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.detect import inventory, read_checkpoint
 
-from tests.agent.formats.damage import KINDS, age, copy_sample, damage, files_under
+from tests.agent.formats.damage import KINDS, age, copy_sample, damage, files_under, written
 from tests.agent.torch_factory import Call, Global, New, Tensor, huge_zip, payload, torch_legacy, torch_zip
 
 MODEL = {"w": Tensor("0", (4, 8)), "b": Tensor("1", (8,), "bfloat16")}
 OPTIMIZER = {"state": {0: {"exp_avg": Tensor("2", (4, 8))}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
 SCHEDULER = {"base_lrs": [0.1], "last_epoch": 7, "_step_count": 8}
 FULL = {"model": MODEL, "optimizer": OPTIMIZER, "scheduler": SCHEDULER, "step": 7}
-
-
-def written(place: Path, files: dict[str, bytes]) -> Path:
-    for name, data in files.items():
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_bytes(data)
-    age(place)
-    return place
 
 
 def of_file(place: Path, value: object, name: str = "model.pt") -> ShardMap:
