@@ -18,7 +18,7 @@ from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.hf_configuration import configuration_findings
-from muster_agent.formats.hf_state import add_fsdp, add_state_files, fsdp_folders, torch_names
+from muster_agent.formats.hf_state import add_fsdp, add_state_files, deepspeed_folders, fsdp_folders, torch_names
 from muster_agent.formats.hf_trainer import chosen_tag, copy_layout, note_unfollowed_latest
 from muster_agent.formats.hf_weights import add_weights, is_weight_name
 from muster_agent.formats.names import is_temporary
@@ -51,12 +51,7 @@ def claims(folder: Folder) -> bool:
 
 def owns(folder: Folder) -> Iterator[str]:
     """The folders of DeepSpeed, where a script names them like steps."""
-    return iter(_deepspeed_folders(folder))
-
-
-def _deepspeed_folders(folder: Folder) -> list[str]:
-    fsdp = {name for name, _ in fsdp_folders(folder)}
-    return [name for name in folder.folders if name not in fsdp and deepspeed.claims(folder.sub(name))]
+    return iter(deepspeed_folders(folder))
 
 
 def read(folder: Folder, with_tensors: bool) -> Draft:
@@ -64,7 +59,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     draft = Draft(FORMAT)
     used = add_weights(draft, folder, with_tensors=with_tensors)
     fsdp_ranks = add_fsdp(draft, folder, with_tensors=with_tensors)
-    tags = _deepspeed_folders(folder)
+    tags = deepspeed_folders(folder)
     if tags:
         inner = read_nested(draft, folder, chosen_tag(folder, tags), deepspeed.read, with_tensors=with_tensors)
         copy_layout(draft, inner)

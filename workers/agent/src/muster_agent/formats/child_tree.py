@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Self
 
 from muster_agent.formats import tree
 from muster_agent.formats.child_wire import (
@@ -74,7 +73,7 @@ class AskingTree:
         return None
 
 
-class _AskedFile:
+class _AskedFile(tree.Opened):
     """See `tree.Opened`. A file of a tree that has no descriptors."""
 
     def __init__(self, asking: AskingTree, number: int, size_bytes: int) -> None:
@@ -100,12 +99,6 @@ class _AskedFile:
 
     def close(self) -> None:
         self.asking.ask(Close(self.number))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
 
 # -- in the parent -----------------------------------------------------------------------------------------------------

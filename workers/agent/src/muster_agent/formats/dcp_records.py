@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
-from typing import TypeVar
 
 from muster_agent.formats.base import Finding, TensorRange
 from muster_agent.formats.codes import finding
@@ -13,12 +12,13 @@ from muster_agent.formats.dcp_metadata import Plan, TensorPlan, raw_bytes
 from muster_agent.formats.dcp_values import Chunk, Stored
 from muster_agent.formats.draft import role_of
 from muster_agent.formats.folder import Folder, trouble
+from muster_agent.formats.holes import hole_findings
 from muster_agent.formats.names import step_of_name
+from muster_agent.formats.spread import spread
 from muster_agent.formats.torch_record import ZIP_MAGIC, tensor_bytes
 from muster_agent.formats.tree import Opened
 from muster_agent.formats.zip_directory import END_BYTES, END_MAGIC, ZipRefused, read_archive
 
-_T = TypeVar("_T")
 FILES_LOOKED_AT = 16
 HEADS_PER_FILE = 8
 """Record heads looked at per file: the first, the last and some between. A foreign file fails at the first of them."""
@@ -52,7 +52,7 @@ def record_findings(
         fits = max(item.offset + item.length for item in by_file[name]) == folder.files[name].size_bytes
         try:
             with folder.open(name) as opened:
-                holes = _hole_findings(opened, name)
+                holes = hole_findings(opened, name)
                 if fits and not plan.raw_records:
                     found.extend(_zip_findings(opened, name, records, every_record=every_file or bool(holes)))
                 found.extend(holes)
@@ -60,14 +60,6 @@ def record_findings(
             detail = f"{name} could not be read: {error.strerror}"
             found.append(finding(trouble(error, os.path.join(folder.path, name)).code, path=name, detail=detail))
     return found
-
-
-def _hole_findings(opened: Opened, name: str) -> list[Finding]:
-    hole = opened.hole()
-    if hole is None:
-        return []
-    detail = f"bytes {hole[0]} to {hole[1]} of {name} were never written and read as zeros"
-    return [finding("sparse_hole", path=name, detail=detail, begin_byte=hole[0], end_byte=hole[1])]
 
 
 def _bare_lengths(plan: Plan, files: Set[str]) -> set[Stored]:
@@ -115,14 +107,6 @@ def _record_finding(name: str, record: Stored, fault: str) -> Finding:
     begin, end = record.offset, record.offset + record.length
     detail = f"the record at byte {begin} of {name} {fault}"
     return finding("metadata_unreadable", path=name, detail=detail, begin_byte=begin, end_byte=end)
-
-
-def spread(items: list[_T], count: int) -> list[_T]:
-    """At most `count` of the items: the first, the last and some evenly between."""
-    if len(items) <= count:
-        return items
-    last = len(items) - 1
-    return [items[index * last // (count - 1)] for index in range(count)]
 
 
 def step_inside(folder: Folder, plan: Plan) -> int | None:

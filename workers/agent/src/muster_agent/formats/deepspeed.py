@@ -14,13 +14,13 @@ import msgspec
 
 from muster_agent.formats.base import Finding, Role, Severity, ShardEntry
 from muster_agent.formats.codes import finding
-from muster_agent.formats.dcp_records import spread
 from muster_agent.formats.deepspeed_facts import Facts, facts_of, is_foreign
 from muster_agent.formats.deepspeed_names import Kind, Part, Parts, expert_name, model_name, part_of, zero_name
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import FileSeen, Folder
 from muster_agent.formats.own_names import misplaced_findings
 from muster_agent.formats.safetensors import add_absent, other_files
+from muster_agent.formats.spread import spread
 from muster_agent.formats.torch_archive import Loaded, add_torch_shard, load, tensor_ranges
 from muster_agent.formats.torch_quick import roots_of_whole
 

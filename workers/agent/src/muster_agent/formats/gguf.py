@@ -10,6 +10,7 @@ from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, trouble
+from muster_agent.formats.holes import hole_findings
 from muster_agent.formats.reader import Family
 from muster_agent.formats.safetensors import add_absent
 from muster_agent.formats.tree import Opened
@@ -118,7 +119,7 @@ def _add(draft: Draft, folder: Folder, name: str, with_tensors: bool) -> Header 
     try:
         with folder.open(name) as opened:
             header = read_header(opened, name)
-            hole = opened.hole()
+            holes = hole_findings(opened, name)
     except HeaderRefused as broken:
         draft.findings.append(broken.found)
         if broken.found.code in ("shard_empty", "shard_truncated"):
@@ -128,9 +129,7 @@ def _add(draft: Draft, folder: Folder, name: str, with_tensors: bool) -> Header 
         detail = f"{name} could not be read: {error.strerror or type(error).__name__}"
         draft.findings.append(finding(trouble(error, f"{folder.path}/{name}").code, path=name, detail=detail))
         return None
-    if hole is not None:
-        detail = f"bytes {hole[0]} to {hole[1]} of {name} were never written and read as zeros"
-        draft.findings.append(finding("sparse_hole", path=name, detail=detail, begin_byte=hole[0], end_byte=hole[1]))
+    draft.findings.extend(holes)
     if header.unknown_types:
         draft.undecided = f"{name} uses tensor types that this version does not know ({sorted(header.unknown_types)})"
     if with_tensors:

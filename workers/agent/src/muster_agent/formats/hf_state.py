@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from muster_agent.formats import dcp
+from muster_agent.formats import dcp, deepspeed
 from muster_agent.formats.base import Role
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
@@ -120,3 +120,9 @@ def _reader(role: Role) -> Callable[[Folder, bool], Draft]:
         return inner
 
     return read
+
+
+def deepspeed_folders(folder: Folder) -> list[str]:
+    """The sub-folders that are DeepSpeed's, which may be named like steps."""
+    fsdp = {name for name, _ in fsdp_folders(folder)}
+    return [name for name in folder.folders if name not in fsdp and deepspeed.claims(folder.sub(name))]

@@ -19,7 +19,7 @@ from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.hf_configuration import CONFIGURATION_NAMES, configuration_findings
-from muster_agent.formats.hf_state import add_fsdp, add_state_files, fsdp_folders, torch_names
+from muster_agent.formats.hf_state import add_fsdp, add_state_files, deepspeed_folders, fsdp_folders, torch_names
 from muster_agent.formats.hf_weights import add_weights, is_weight_name
 from muster_agent.formats.names import is_temporary
 from muster_agent.formats.nested import read_nested
@@ -61,7 +61,7 @@ def _is_named(folder: Folder) -> bool:
 
 def owns(folder: Folder) -> Iterator[str]:
     """The folders of DeepSpeed, which are named like steps."""
-    return iter(_deepspeed_folders(folder))
+    return iter(deepspeed_folders(folder))
 
 
 def read(folder: Folder, with_tensors: bool) -> Draft:
@@ -221,11 +221,6 @@ def _note_absent(draft: Draft, name: str, why: str) -> None:
 
 
 # -- subtrees ----------------------------------------------------------------------------------------------------------
-def _deepspeed_folders(folder: Folder) -> list[str]:
-    fsdp = {name for name, _ in fsdp_folders(folder)}
-    return [name for name in folder.folders if name not in fsdp and deepspeed.claims(folder.sub(name))]
-
-
 def _add_named_adapters(draft: Draft, folder: Folder, *, with_tensors: bool) -> None:
     """PEFT saves each adapter but the one called `default` into a folder of its name."""
     taken = {name for name, _ in fsdp_folders(folder)}
@@ -255,7 +250,7 @@ def _is_inside_deepspeed(draft: Draft) -> bool:
 
 def _add_deepspeed(draft: Draft, folder: Folder, *, with_tensors: bool) -> None:
     """Take the folder that DeepSpeed's `latest` names, or the newest, into the draft; others are left from before."""
-    names = _deepspeed_folders(folder)
+    names = deepspeed_folders(folder)
     if not names:
         return
     chosen = chosen_tag(folder, names)

@@ -10,7 +10,8 @@ from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import FileSeen, Folder
 from muster_agent.formats.orbax_arrays import ArraySeen, integer_of
 from muster_agent.formats.orbax_tree import role_of_param
-from muster_agent.formats.zarr import CHUNK_NAME, METADATA_NAMES, ZarrArray, probe_findings, spread, take_chunks
+from muster_agent.formats.spread import spread
+from muster_agent.formats.zarr import CHUNK_NAME, METADATA_NAMES, PROBED_FILES, ZarrArray, probe_findings, take_chunks
 from muster_agent.formats.zarr_grid import MAX_DOCUMENT_BYTES, parse_grid
 
 _MAX_SCALAR_BYTES = 4096
@@ -36,7 +37,7 @@ class ZarrItem:
             absent = Severity.DAMAGE if self.stores_all and not self._is_hidden(array.at) else None
             take_chunks(draft, array, absent=absent, with_tensors=with_tensors)
             files += [(array, name) for name in array.files]
-        for array, name in spread(files):
+        for array, name in spread(files, PROBED_FILES):
             draft.findings.extend(probe_findings(self.folder, array, [name]))
 
     def _group(self) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from types import TracebackType
-from typing import Self
+
+from muster_agent.formats.tree import Opened
 
 
-class PosixFile:
+class PosixFile(Opened):
     """See `tree.Opened`. A FIFO or a device does not hang the opening, and is refused. An open descriptor may be given
     instead of a path; it is then this object's to close."""
 
@@ -59,11 +59,3 @@ class PosixFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

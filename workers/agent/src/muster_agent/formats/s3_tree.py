@@ -12,8 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
@@ -183,7 +181,7 @@ class S3Tree:
             return error
 
 
-class _S3File:
+class _S3File(Opened):
     """See `tree.Opened`. No request is made before the first read. What is read is of the object that was listed: once
     it is written again, reading fails."""
 
@@ -216,14 +214,6 @@ class _S3File:
 
     def close(self) -> None:
         self._whole = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 # -- from keys to folders ----------------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ import msgspec
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.folder import POSIX, trouble
+from muster_agent.formats.holes import hole_findings
 from muster_agent.formats.safetensors_quick import BITS, quick_names
-from muster_agent.formats.tree import Opened, Tree
+from muster_agent.formats.tree import Tree
 
 MAX_HEADER_BYTES = 100_000_000
 MAX_HEADER_ITEMS = 10_000_000
@@ -68,7 +69,7 @@ def read_header(file_path: str, shown: str, *, with_tensors: bool = True, tree: 
                 start, opened.size_bytes, shown, lambda count: opened.pread(count, 8), with_tensors=with_tensors
             )
             if header.ok:
-                header.findings.extend(_hole(opened, shown))
+                header.findings.extend(hole_findings(opened, shown))
             return header
     except OSError as error:
         return _unread(error, file_path, shown)
@@ -77,15 +78,6 @@ def read_header(file_path: str, shown: str, *, with_tensors: bool = True, tree: 
 def _unread(error: OSError, file_path: str, shown: str) -> Header:
     detail = f"{shown} could not be read: {error.strerror or type(error).__name__}"
     return Header(0, findings=[finding(trouble(error, file_path).code, path=shown, detail=detail)], was_read=False)
-
-
-def _hole(opened: Opened, shown: str) -> list[Finding]:
-    hole = opened.hole()
-    if hole is None:
-        return []
-    begin, end = hole
-    detail = f"bytes {begin} to {end} of {shown} were never written and read as zeros"
-    return [finding("sparse_hole", path=shown, detail=detail, begin_byte=begin, end_byte=end)]
 
 
 def parse_header(

@@ -16,6 +16,7 @@ from muster_agent.formats.base import Finding, Role, Severity, ShardEntry, Tenso
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, trouble
+from muster_agent.formats.holes import hole_findings
 from muster_agent.formats.limits import check_pickle
 from muster_agent.formats.pickle_machine import PickleRefused, Record
 from muster_agent.formats.safetensors import add_absent
@@ -131,7 +132,7 @@ def _zip(opened: Opened, archive: Archive, tail: bytes, name: str) -> TorchFile:
         findings.append(lookalikes.begins_wrongly(head, name, begin))
     if begin:
         findings.append(_prefixed(name, begin))
-    findings.extend(_hole(opened, name))
+    findings.extend(hole_findings(opened, name))
     kind = "zip"
     if f"{PICKLE_SUFFIX}\0" not in names and not names.endswith(PICKLE_SUFFIX):
         kind = "other"
@@ -155,14 +156,6 @@ def _compressed(name: str) -> Finding:
     return finding("metadata_unreadable", path=name, detail=detail, cure=cure, severity=Severity.WARNING)
 
 
-def _hole(opened: Opened, name: str) -> list[Finding]:
-    hole = opened.hole()
-    if hole is None:
-        return []
-    detail = f"bytes {hole[0]} to {hole[1]} of {name} were never written and read as zeros"
-    return [finding("sparse_hole", path=name, detail=detail, begin_byte=hole[0], end_byte=hole[1])]
-
-
 def _without_end(opened: Opened, tail: bytes, name: str) -> TorchFile:
     """A file that does not end as a zip: a zip with a comment, a cut one, an older format, or something else."""
     size_bytes = opened.size_bytes
@@ -180,7 +173,7 @@ def _without_end(opened: Opened, tail: bytes, name: str) -> TorchFile:
         return TorchFile("zip", (lookalikes.unended_zip(opened, tail, name),))
     if torch_legacy.is_legacy(head):
         read = torch_legacy.read(opened, name, MAX_PICKLE_BYTES)
-        return TorchFile("legacy", (*read.findings, *_hole(opened, name)))
+        return TorchFile("legacy", (*read.findings, *hole_findings(opened, name)))
     found = lookalikes.text_or_zeros(head, tail, name, size_bytes)
     if found is not None:
         return TorchFile("other", (found,))

@@ -15,7 +15,7 @@ ARCHIVED = errno.ENOMEDIUM
 
 
 class Opened(Protocol):
-    """One open file. A context manager; closing twice is harmless."""
+    """One open file. A context manager, for those that inherit; closing twice is harmless."""
 
     size_bytes: int
 
@@ -30,11 +30,13 @@ class Opened(Protocol):
 
     def close(self) -> None: ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.close()
 
 
 class Tree(Protocol):

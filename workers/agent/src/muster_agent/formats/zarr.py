@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from muster_agent.formats.base import Finding, Role, Severity, ShardEntry, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import FileSeen, Folder, trouble
 from muster_agent.formats.safetensors import metadata_entry
+from muster_agent.formats.spread import spread
 from muster_agent.formats.zarr_grid import MAX_DIMENSIONS, MAX_DOCUMENT_BYTES, Grid, parse_grid
 from muster_agent.formats.zstd import ZSTD_MAGIC, ZstdRefused, decompress
 
-_Item = TypeVar("_Item")
 METADATA_NAME = ".zarray"
 METADATA_NAMES = (METADATA_NAME, "zarr.json")
 CHUNK_NAME = re.compile(r"(?:c[/.])?\d{1,18}(?:[./]\d{1,18})*|c", re.ASCII)
@@ -67,7 +67,7 @@ def read_array(
         return draft
     array = ZarrArray(name, role, grid, files, blocked=frozenset(folder.blocked))
     take_chunks(draft, array, absent=absent if folder.listed else None, with_tensors=with_tensors)
-    draft.findings.extend(probe_findings(folder, array, spread(sorted(files))))
+    draft.findings.extend(probe_findings(folder, array, spread(sorted(files), PROBED_FILES)))
     return draft
 
 
@@ -180,11 +180,3 @@ def _problem_of(folder: Folder, path: str, size_bytes: int, grid: Grid) -> str |
     except OSError:
         return None
     return None if have == whole else f"it holds {have} bytes of elements, and {whole} are needed"
-
-
-def spread(items: Sequence[_Item]) -> Sequence[_Item]:
-    """At most PROBED_FILES of the items, from first to last."""
-    if len(items) <= PROBED_FILES:
-        return items
-    last = len(items) - 1
-    return [items[index * last // (PROBED_FILES - 1)] for index in range(PROBED_FILES)]
