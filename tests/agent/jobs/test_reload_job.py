@@ -12,6 +12,7 @@ import pytest
 from muster_agent.formats.detect import files_of, read_checkpoint
 from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.jobs import reload as reload_module
+from muster_agent.jobs import transports
 from muster_agent.jobs.chunks import CheckpointNotFound
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.reload import prepare, reload
@@ -217,14 +218,14 @@ def test_a_file_that_changes_under_the_reader_is_a_finding(
 ) -> None:
     if not with_manifest:
         (sealed / ".muster-manifest.json").unlink()
-    real = reload_module.open_posix
+    real = transports.open_posix
 
-    def open_late(stated: reload_module.StatedShard, *, direct: bool) -> object:
+    def open_late(stated: transports.StatedShard, *, direct: bool) -> object:
         if stated.path == SHARDS[1]:
             (os.unlink if change == "vanish" else lambda path: os.truncate(path, 4_500_000))(stated.location)
         return real(stated, direct=direct)
 
-    monkeypatch.setattr(reload_module, "open_posix", open_late)
+    monkeypatch.setattr(transports, "open_posix", open_late)
     report = reload(str(sealed))
     assert report.verified is (False if with_manifest else None)
     expected = "shard_missing" if change == "vanish" else "shard_truncated"

@@ -7,11 +7,10 @@ before its barrier and the second after it.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
@@ -23,14 +22,15 @@ from muster_agent.jobs.chunks import (
     extents_of,
     name_damaged_tensors,
     observe,
-    open_posix,
     read_failures,
     require_present,
     stat_all,
     tell_rewrites,
 )
 from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.reload_phases import Moments, busy_of, phases_of
 from muster_agent.jobs.selection import Selection, select
+from muster_agent.jobs.transports import PathTaken, Transport, device_index, open_transport
 from muster_agent.jobs.verify import fingerprint_of
 from muster_agent.manifest.beside import SEAL_AGAIN, ManifestUnreadable, read_beside
 from muster_agent.manifest.check import why_invalid
@@ -40,32 +40,21 @@ from muster_agent.probes.filesystem import read_file_system
 from muster_agent.probes.gds import GdsProbe, read_cuda_devices, read_gds
 from muster_agent.probes.page_cache import cached_ratio, evict, why_unknown
 from muster_agent.probes.process import PeakMemory
-from muster_agent.protocol.phases import Phase
 from muster_agent.protocol.results import CacheState, ReloadReport
 from muster_agent.protocol.wire import ReloadBody, ReloadParams
 from muster_agent.reload import backends
 from muster_agent.reload.arena import Arena
 from muster_agent.reload.buffers import BufferRing
-from muster_agent.reload.gds import GdsSession, GdsUnavailable
 from muster_agent.reload.plan import Extent, plan_reads, share_of
-from muster_agent.reload.reader import READERS, InPlace, ReadRun
+from muster_agent.reload.reader import ReadRun
 from muster_agent.reload.resident import Resident
 from muster_agent.reload.totals import ReadTotals
-from muster_agent.storage.base import ShardSource
 from muster_agent.storage.posix import ALIGN_BYTES
 from muster_agent.storage.throttle import Throttle
 
 
 class NotCold(Exception):
     """A cold read was required, and nothing was read; the message says what is cached, or why that is not known."""
-
-
-class _Times(NamedTuple):
-    """The moments between the phases, in monotonic seconds."""
-
-    began_at: float
-    resolved_at: float
-    allocated_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +66,9 @@ class _Read:
     """Its damage, by the checkpoint's own metadata, counts where there is no manifest to compare with."""
     digester: ChunkDigester | None
     totals: ReadTotals
-    times: _Times
-    effective: str
-    reason: str
-    evidence: dict[str, Any]
+    taken: PathTaken
+    resolved_at: float
+    allocated_at: float
 
 
 class PreparedReload:
@@ -118,27 +106,29 @@ class PreparedReload:
         memory = PeakMemory()
         with contextlib.ExitStack() as cleanup:
             started_unix_seconds, cpu_before, began_at = time.time(), time.thread_time(), time.monotonic()
-            read = self._read(choice, control, began_at, cleanup)
+            read = self._read(choice, control, cleanup)
             verified, findings = self._judge(read)
             verified_at = time.monotonic()
             self._materialize(read)
-            ended_at = time.monotonic()
+            materialized_at = time.monotonic() if self.resident else None
             cpu_seconds = read.totals.cpu_seconds + time.thread_time() - cpu_before
             peak_rss_bytes = memory.extra_bytes()
         if self.manifest is not None:
             findings = name_damaged_tensors(self.path, self.manifest, findings)
+        moments = Moments(began_at, read.resolved_at, read.allocated_at, verified_at, materialized_at)
+        seconds, verifies = moments.ended_at - began_at, self.manifest is not None
         report = ReloadReport(
             bytes=read.totals.read_bytes,
-            seconds=ended_at - began_at,
-            bytes_per_second=read.totals.read_bytes / (ended_at - began_at),
+            seconds=seconds,
+            bytes_per_second=read.totals.read_bytes / seconds,
             requested=self.params.backend,
-            effective=read.effective,
-            evidence={**read.evidence, **unknown, **self._kept_evidence()},
-            reason=read.reason,
+            effective=read.taken.effective,
+            evidence={**read.taken.evidence, **unknown, **self._kept_evidence()},
+            reason=read.taken.reason,
             cache_state=backends.cache_state(measured).value,
             cached_ratio_before=measured,
-            phases=phases_of(read, verified_at, ended_at if self.resident else None),
-            busy=_busy(read),
+            phases=phases_of(moments, read.totals, verifies=verifies),
+            busy=busy_of(read.totals, verifies=verifies),
             cpu_seconds=cpu_seconds,
             peak_rss_bytes=peak_rss_bytes,
             verified=verified,
@@ -153,65 +143,53 @@ class PreparedReload:
         why = why_unknown(self._locations) if measured is None else f"{measured:.1%} of the bytes are in memory already"
         raise NotCold(f"this would not be a cold read: {why}")
 
-    def _read(
-        self, choice: backends.Choice, control: JobControl, began_at: float, cleanup: contextlib.ExitStack
-    ) -> _Read:
-        block_bytes = block_bytes_for(self._chunk_bytes)
+    def _read(self, choice: backends.Choice, control: JobControl, cleanup: contextlib.ExitStack) -> _Read:
         selection = select(self.path, self.params.shards, self.params.ranks, with_tensors=self.params.resident)
         shards = stat_all(self.path, selection.shards)
         extents = extents_of(shards, self.manifest)
         if self.params.share is not None:
             extents = share_of(extents, *self.params.share, self._chunk_bytes)
+        block_bytes = block_bytes_for(self._chunk_bytes)
         plan = plan_reads(extents, block_bytes)
-        session, choice = self._open_gds(choice, cleanup)
+        transport = self._transport(choice)
+        cleanup.callback(transport.close)
         resolved_at = time.monotonic()
-        readers = max(1, min(_readers_for(choice), len(plan)))
-        arena = self._arena(len(shards), extents, session)
+        readers = max(1, min(transport.readers, len(plan)))
+        arena = self._arena(len(shards), extents) if transport.in_host_memory else None
         ring = BufferRing(readers, block_bytes if arena is None else ALIGN_BYTES)
         cleanup.callback(ring.close)
         digester = ChunkDigester(len(shards), self._chunk_bytes) if self.manifest else None
         allocated_at = time.monotonic()
-
-        def open_shard(number: int) -> ShardSource:
-            if session is not None:
-                return session.open(shards[number].location)
-            return open_posix(shards[number], direct=choice.direct)
-
         totals = ReadRun(
             plan=plan,
-            open_shard=open_shard,
+            open_shard=lambda number: transport.open(shards[number]),
             consumer=digester or Discard(),
             ring=ring,
             control=control,
             throttle=Throttle(self.params.max_bytes_per_second),
             readers=readers,
-            in_place=self._in_place(session),
+            in_place=transport.in_place,
             arena=arena,
         ).run()
-        effective, reason, evidence = self._what_happened(choice, session, totals)
-        evidence |= {"readers": readers, "huge_pages": ring.huge_pages if arena is None else arena.huge_pages}
-        times = _Times(began_at, resolved_at, allocated_at)
-        return _Read(shards, selection, digester, totals, times, effective, reason, evidence)
+        facts = {"readers": readers, "huge_pages": ring.huge_pages if arena is None else arena.huge_pages}
+        taken = self._path_taken(transport, totals, facts)
+        return _Read(shards, selection, digester, totals, taken, resolved_at, allocated_at)
 
-    def _open_gds(
-        self, choice: backends.Choice, cleanup: contextlib.ExitStack
-    ) -> tuple[GdsSession | None, backends.Choice]:
-        if not choice.gds:
-            return None, choice
-        try:
-            session = GdsSession(
-                _device_index(self.params.device),
-                block_bytes_for(self._chunk_bytes),
-                hash_chunks=self.manifest is not None,
-            )
-        except GdsUnavailable as error:
-            return None, backends.Choice(gds=False, direct=True, reason=f"cuFile did not open: {error}")
-        cleanup.callback(session.close)
-        return session, choice
+    def _transport(self, choice: backends.Choice) -> Transport:
+        verifies = self.manifest is not None
+        return open_transport(choice, self._gds, self.params.device, self._chunk_bytes, verifies=verifies)
 
-    def _arena(self, shard_count: int, extents: Sequence[Extent], session: GdsSession | None) -> Arena | None:
+    def _path_taken(self, transport: Transport, totals: ReadTotals, facts: dict[str, Any]) -> PathTaken:
+        file_system = read_file_system(self.path)
+        where: dict[str, Any] = {"file_system": file_system.name}
+        if file_system.is_remote:
+            where["server_cache"] = "unknown"
+        taken = transport.path_taken(totals)
+        return taken._replace(evidence={**where, **taken.evidence, **facts})
+
+    def _arena(self, shard_count: int, extents: Sequence[Extent]) -> Arena | None:
         """Room for every byte that will be read. Raises NoRoom."""
-        if not self.params.resident or session is not None:
+        if not self.params.resident:
             return None
         sizes = [0] * shard_count
         for extent in extents:
@@ -237,36 +215,6 @@ class PreparedReload:
             self.resident.close()
         elif self._kept is not None:
             self._kept.close()
-
-    def _in_place(self, session: GdsSession | None) -> InPlace | None:
-        """Bytes stay on the device where nothing is to be proven about them, or where it proves them itself."""
-        if session is None or (self.manifest is not None and session.hasher is None):
-            return None
-        return InPlace(self._chunk_bytes if self.manifest is not None else None)
-
-    def _what_happened(
-        self, choice: backends.Choice, session: GdsSession | None, totals: ReadTotals
-    ) -> tuple[str, str, dict[str, Any]]:
-        file_system = read_file_system(self.path)
-        evidence: dict[str, Any] = {"file_system": file_system.name}
-        if file_system.is_remote:
-            evidence["server_cache"] = "unknown"
-        if session is not None:
-            counts = session.counts()
-            effective, reason = backends.effective_gds(counts)
-            return effective.value, reason, {**evidence, "counts": counts, **self._verify_path(session)}
-        effective, note = backends.effective_host(totals.direct_bytes, totals.buffered_bytes, choice.direct)
-        evidence |= backends.host_evidence(totals.direct_bytes, totals.buffered_bytes)
-        if self._gds is not None and not self._gds.usable:
-            evidence["gds"] = {"reason": self._gds.reason, **self._gds.evidence}
-        return effective.value, backends.describe(choice, note), evidence
-
-    def _verify_path(self, session: GdsSession) -> dict[str, Any]:
-        if self.manifest is None:
-            return {}
-        if session.hasher is not None:
-            return {"verify_path": "device"}
-        return {"verify_path": "device_to_host", "device_hash_unavailable_because": session.no_hasher}
 
     def _judge(self, read: _Read) -> tuple[bool | None, tuple[Finding, ...]]:
         if self.manifest is None or read.digester is None:
@@ -355,36 +303,4 @@ def _probe_gds(params: ReloadParams, locations: Sequence[str]) -> GdsProbe | Non
         return None
     if not locations:
         return GdsProbe(usable=False, reason="there is no shard to try it on")
-    return read_gds(locations[0], _device_index(params.device))
-
-
-def _readers_for(choice: backends.Choice) -> int:
-    return min(READERS, os.cpu_count() or READERS) if choice.from_cache else READERS
-
-
-def _device_index(device: str) -> int:
-    """The number in `cuda:N`; 0 for `auto` and plain `cuda`."""
-    number = device.partition(":")[2]
-    return int(number) if number.isdigit() else 0
-
-
-def phases_of(read: _Read, verified_at: float, materialized_at: float | None = None) -> dict[str, float]:
-    """Critical-path seconds that add up to the wall time. Blocks are hashed while others are read, so `verify` is only
-    what remained after the last byte came in; phases that this reload does not have are absent."""
-    verifies, times = read.digester is not None, read.times
-    read_until = (read.totals.last_read_at or times.allocated_at) if verifies else verified_at
-    phases = {
-        Phase.RESOLVE.value: times.resolved_at - times.began_at,
-        Phase.ALLOCATE.value: times.allocated_at - times.resolved_at,
-        Phase.READ.value: read_until - times.allocated_at,
-    }
-    if verifies:
-        phases[Phase.VERIFY.value] = verified_at - read_until
-    if materialized_at is not None:
-        phases[Phase.MATERIALIZE.value] = materialized_at - verified_at
-    return phases
-
-
-def _busy(read: _Read) -> dict[str, float]:
-    busy = {Phase.READ.value: read.totals.reading_seconds}
-    return {**busy, Phase.VERIFY.value: read.totals.consuming_seconds} if read.digester else busy
+    return read_gds(locations[0], device_index(params.device))
