@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from muster_agent.probes.process import PeakMemory
-from muster_agent.reload import buffers
+from muster_agent.reload import memory as memory_module
 from muster_agent.reload.buffers import HUGE_PAGE_BYTES, BufferRing
 
 
@@ -39,7 +39,7 @@ def test_without_the_kernels_help_each_page_is_touched(monkeypatch: pytest.Monke
         def madvise(self, *_arguments: int) -> None:  # type: ignore[override]
             raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(buffers.mmap, "mmap", Refusing)
+    monkeypatch.setattr(memory_module.mmap, "mmap", Refusing)
     memory = PeakMemory()
     ring = BufferRing(4, 8 * 1024 * 1024)
     assert (ring.huge_pages, ring.prefaulted) == (False, False)

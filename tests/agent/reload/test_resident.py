@@ -13,7 +13,8 @@ from muster_agent.jobs.reload import NotCold, PreparedReload, prepare
 from muster_agent.jobs.seal import seal
 from muster_agent.protocol.wire import ReloadParams
 from muster_agent.reload import arena
-from muster_agent.reload.arena import Arena, NoRoom, available_bytes
+from muster_agent.reload.arena import Arena
+from muster_agent.reload.memory import NoRoom, available_bytes
 from muster_agent.reload.plan import Extent
 
 from tests.agent.checkpoint_factory import write_checkpoint

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from muster_agent.probes.page_cache import cached_ratio, evict
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.storage import posix
 from muster_agent.storage.posix import PathUnsafe, PosixShard, locate
@@ -62,14 +63,71 @@ def test_a_file_system_that_refuses_the_direct_read_itself_falls_back(
     shard = PosixShard(str(tmp_path / "a"), direct=True)
     direct_fd, real = shard._direct_fd, os.preadv
 
-    def refuse(fd: int, buffers: list[memoryview], offset: int) -> int:
+    def refuse(fd: int, buffers: list[memoryview], offset: int, flags: int = 0) -> int:
         if fd == direct_fd:
             raise OSError(errno.EINVAL, "Invalid argument")
-        return real(fd, buffers, offset)
+        return real(fd, buffers, offset, flags)
 
     monkeypatch.setattr(posix.os, "preadv", refuse)
     assert read_all(shard) == data
     assert (shard.direct_bytes, shard.buffered_bytes) == (0, 20_000)
+    shard.close()
+
+
+def test_a_read_that_may_not_go_around_the_page_cache_leaves_nothing_there_where_the_kernel_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(posix, "_open_direct", lambda _path: None)
+    data = os.urandom(2_000_000)
+    file = tmp_path / "a"
+    file.write_bytes(data)
+    shard = PosixShard(str(file), direct=True)
+    os.sync()
+    evict([str(file)])
+    if cached_ratio([str(file)]) != 0.0:
+        pytest.skip("the page cache of this file system cannot be emptied")
+    assert read_all(shard, 1 << 20) == data
+    assert shard.buffered_bytes == len(data) and shard.dropped_bytes in (0, len(data))
+    if shard.dropped_bytes:
+        assert (cached_ratio([str(file)]) or 0.0) < 0.2
+    shard.close()
+
+
+def test_a_kernel_that_does_not_know_the_flag_gets_an_ordinary_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.preadv
+
+    def older(fd: int, buffers: list[memoryview], offset: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return real(fd, buffers, offset)
+
+    monkeypatch.setattr(posix, "_open_direct", lambda _path: None)
+    monkeypatch.setattr(posix.os, "preadv", older)
+    data = os.urandom(20_000)
+    (tmp_path / "a").write_bytes(data)
+    shard = PosixShard(str(tmp_path / "a"), direct=True)
+    assert read_all(shard) == data
+    assert (shard.buffered_bytes, shard.dropped_bytes) == (20_000, 0)
+    shard.close()
+
+
+def test_short_counts_amid_the_file_stay_around_the_page_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.preadv
+
+    def short(fd: int, buffers: list[memoryview], offset: int, flags: int = 0) -> int:
+        return real(fd, [buffers[0][:8192]], offset, flags) - 512 if fd == direct_fd else real(fd, buffers, offset)
+
+    data = os.urandom(40_000)
+    (tmp_path / "a").write_bytes(data)
+    shard = PosixShard(str(tmp_path / "a"), direct=True)
+    direct_fd = shard._direct_fd
+    if direct_fd is None:
+        pytest.skip("this file system refuses O_DIRECT")
+    monkeypatch.setattr(posix.os, "preadv", short)
+    assert read_all(shard, 32_768) == data
+    assert shard.direct_bytes > 30_000
     shard.close()
 
 

@@ -19,8 +19,8 @@ from muster_agent.jobs.selection import ShardsNotFound, require_shards
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.results import Backend, CacheState, ReloadReport
 from muster_agent.protocol.wire import ReloadParams
-from muster_agent.reload.arena import NoRoom
 from muster_agent.reload.backends import REQUESTABLE, is_as_requested
+from muster_agent.reload.memory import NoRoom
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?(?:/s)?")
 _POWERS = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}

@@ -53,14 +53,18 @@ def choose(requested: str, cached_ratio: float | None, gds: GdsProbe | None) -> 
     return Choice(gds=False, direct=True, reason=prefix + "reads around the page cache are the fastest cold path")
 
 
-def effective_host(direct_bytes: int, buffered_bytes: int, wanted_direct: bool) -> tuple[Backend, str]:
+def effective_host(
+    direct_bytes: int, buffered_bytes: int, wanted_direct: bool, dropped_bytes: int = 0
+) -> tuple[Backend, str]:
     """(the path the bytes took, a reason where it is not the wanted one) of a read through host memory. Ends of files
-    that are not a multiple of 4 KiB come in the same direct read and count with it."""
+    that are not a multiple of 4 KiB come in the same direct read and count with it. `dropped_bytes` of the buffered
+    ones left nothing in the page cache."""
+    left = ", and left nothing there (RWF_DONTCACHE)" if dropped_bytes and dropped_bytes == buffered_bytes else ""
     if buffered_bytes and direct_bytes:
-        return Backend.MIXED, f"{buffered_bytes} bytes were refused by O_DIRECT and went through the page cache"
+        return Backend.MIXED, f"{buffered_bytes} bytes were refused by O_DIRECT and went through the page cache{left}"
     if buffered_bytes:
-        reason = "the file system refuses O_DIRECT, so reads went through the page cache" if wanted_direct else ""
-        return Backend.HOST_BUFFERED, reason
+        reason = f"the file system refuses O_DIRECT, so reads went through the page cache{left}"
+        return Backend.HOST_BUFFERED, reason if wanted_direct else ""
     return (Backend.HOST_DIRECT if wanted_direct else Backend.HOST_BUFFERED), ""
 
 

@@ -13,18 +13,20 @@ import mmap
 import queue
 from collections.abc import Iterator
 
+from muster_agent.reload.memory import map_anonymous, may_have_huge_pages
+
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
 _MADV_POPULATE_WRITE = 23  # Linux 5.14; not named in Python's mmap module
 
 
 class BufferRing:
     """`count` buffers of `size_bytes` (rounded up to 2 MiB), 2 MiB-aligned and resident. Use `lend()` from any thread;
-    `close()` gives the memory back."""
+    `close()` gives the memory back. Raises NoRoom."""
 
     def __init__(self, count: int, size_bytes: int) -> None:
         self.size_bytes = -(-size_bytes // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
         self.total_bytes = count * self.size_bytes
-        self._mapping = mmap.mmap(-1, self.total_bytes + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._mapping = map_anonymous(self.total_bytes + HUGE_PAGE_BYTES)
         start = distance_to_alignment(self._mapping)
         self.huge_pages, self.prefaulted = make_resident(self._mapping, start, self.total_bytes)
         self._whole = memoryview(self._mapping)
@@ -63,11 +65,11 @@ def distance_to_alignment(mapping: mmap.mmap) -> int:
 
 
 def make_resident(mapping: mmap.mmap, start: int, length_bytes: int) -> tuple[bool, bool]:
-    """(huge pages asked for, touched in one call); older kernels get the same residency by writing each page."""
+    """(huge pages can be had, touched in one call); older kernels get the same residency by writing each page."""
     huge = populated = False
     with contextlib.suppress(OSError, AttributeError):
         mapping.madvise(mmap.MADV_HUGEPAGE, start, length_bytes)
-        huge = True
+        huge = may_have_huge_pages()
     with contextlib.suppress(OSError):
         mapping.madvise(_MADV_POPULATE_WRITE, start, length_bytes)
         populated = True

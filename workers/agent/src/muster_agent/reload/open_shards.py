@@ -67,5 +67,6 @@ class OpenShards:
         if source is not None:
             self._totals.direct_bytes += getattr(source, "direct_bytes", 0)
             self._totals.buffered_bytes += getattr(source, "buffered_bytes", 0)
+            self._totals.dropped_bytes += getattr(source, "dropped_bytes", 0)
             source.close()
         self._sources[shard] = None

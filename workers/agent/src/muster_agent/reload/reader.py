@@ -26,7 +26,7 @@ READERS = 8
 BLOCK_SECONDS = 120.0
 """A read that takes longer than this is given up: a dead mount answers never, and the other shards must not wait."""
 _LOOK_SECONDS = 0.05
-_LEAVE_SECONDS = 1.0
+_LEAVE_SECONDS = 0.8
 _REPLACEMENTS = 32
 
 Check = Callable[[], None]
@@ -105,7 +105,7 @@ class ReadRun:
     """For sources that are `InPlaceSource`; None brings every byte to host memory."""
     arena: Arena | None = None
     """Where the bytes stay; None reads each block over the last one of its reader."""
-    block_seconds: float = BLOCK_SECONDS
+    block_seconds: float = field(default_factory=lambda: BLOCK_SECONDS)
     totals: ReadTotals = field(default_factory=ReadTotals)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _failure: BaseException | None = None

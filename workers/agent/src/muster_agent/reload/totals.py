@@ -16,6 +16,8 @@ class ReadTotals:
     last_read_at: float | None = None
     direct_bytes: int = 0
     buffered_bytes: int = 0
+    dropped_bytes: int = 0
+    """Those of `buffered_bytes` that left nothing in the page cache."""
     errors: dict[int, OSError] = field(default_factory=dict)
     """By shard number: the first error; later extents of a shard that cannot be opened are not tried."""
     ended_at_bytes: dict[int, int] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from muster_agent.formats.names import family_folder
 
 ALIGN_BYTES = 4096
+RWF_DONTCACHE = 0x80  # Linux 6.14; not named in Python's os module: read through the page cache and leave nothing there
 
 
 class PathUnsafe(OSError):
@@ -47,13 +48,15 @@ def stat_shard(path: str) -> tuple[int, int]:
 
 
 class PosixShard:
-    """An open file. With `direct`, reads bypass the page cache where the file system allows it and fall back to
-    ordinary reads where it does not; `direct_bytes` and `buffered_bytes` say what really happened."""
+    """An open file. With `direct`, reads bypass the page cache where the file system allows it and fall back to reads
+    through it where it does not, which leave nothing there where the kernel can do that. `direct_bytes` and
+    `buffered_bytes` say what really happened; `dropped_bytes` are those of the latter that left nothing."""
 
     def __init__(self, path: str, *, direct: bool) -> None:
         self.path = path
         self._lock = threading.Lock()
         self._buffered_fd: int | None = None
+        self._drops_behind = direct
         self._direct_fd = _open_direct(path) if direct else None
         try:
             status = os.fstat(self._direct_fd if self._direct_fd is not None else self._buffered())
@@ -66,24 +69,36 @@ class PosixShard:
         self.inode = status.st_ino
         self.direct_bytes = 0
         self.buffered_bytes = 0
+        self.dropped_bytes = 0
 
     def read_into(self, buffer: memoryview, offset_bytes: int, length_bytes: int) -> int:
         """See `ShardSource.read_into`."""
         done = self._read_direct(buffer, offset_bytes, length_bytes) if self._direct_fd is not None else 0
         direct = done
         while done < length_bytes:
-            count = os.preadv(self._buffered(), [buffer[done:length_bytes]], offset_bytes + done)
+            count = self._read_through_cache(buffer[done:length_bytes], offset_bytes + done)
             if count == 0:
                 break
             done += count
         with self._lock:
             self.direct_bytes += min(direct, length_bytes)
             self.buffered_bytes += max(0, done - direct)
+            self.dropped_bytes += max(0, done - direct) if self._drops_behind else 0
         return min(done, length_bytes)
 
+    def _read_through_cache(self, view: memoryview, offset_bytes: int) -> int:
+        if self._drops_behind:
+            try:
+                return os.preadv(self._buffered(), [view], offset_bytes, RWF_DONTCACHE)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
+                self._drops_behind = False
+        return os.preadv(self._buffered(), [view], offset_bytes)
+
     def _read_direct(self, buffer: memoryview, offset_bytes: int, length_bytes: int) -> int:
-        """Bytes read around the page cache; the rest (after an unaligned short count, which is nearly always the end
-        of the file, or where the file system refuses) is left to the ordinary path, which knows the end for sure."""
+        """Bytes read around the page cache; the rest (after an unaligned short count at the end of the file, or where
+        the file system refuses) is left to the ordinary path, which knows the end for sure."""
         assert self._direct_fd is not None
         aligned = -(-length_bytes // ALIGN_BYTES) * ALIGN_BYTES
         done = 0
@@ -97,6 +112,8 @@ class PosixShard:
             if count == 0:
                 break
             done += count
+            if count > ALIGN_BYTES and done < length_bytes and offset_bytes + done < self.size_bytes:
+                done -= done % ALIGN_BYTES  # a short count amid the file: the page it ended in is read again
         return done
 
     def _buffered(self) -> int:

@@ -9,7 +9,7 @@ from muster_agent.jobs.reload import NotCold
 from muster_agent.jobs.reload import prepare as prepare_reload
 from muster_agent.jobs.selection import ShardsNotFound
 from muster_agent.protocol.wire import ReloadBody, ReloadParams
-from muster_agent.reload.arena import NoRoom
+from muster_agent.reload.memory import NoRoom
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
 
 
