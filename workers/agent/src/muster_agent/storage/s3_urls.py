@@ -89,7 +89,7 @@ def signing_clients(endpoint_urls: Sequence[str | None]) -> list[Any]:
     from muster_agent.storage.s3_client import S3Unavailable
 
     try:
-        import boto3
+        from boto3.session import Session
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ImportError:
@@ -97,7 +97,8 @@ def signing_clients(endpoint_urls: Sequence[str | None]) -> list[Any]:
         raise S3Unavailable("reading from a bucket needs boto3, which is not installed", hint) from None
     config = Config(signature_version="s3v4", connect_timeout=10, read_timeout=30, retries={"total_max_attempts": 2})
     try:
-        return [boto3.client("s3", endpoint_url=url or None, config=config) for url in endpoint_urls or (None,)]
+        session = Session()  # its own: the one that boto3 shares is not to be used from several threads
+        return [session.client("s3", endpoint_url=url or None, config=config) for url in endpoint_urls or (None,)]
     except (BotoCoreError, ValueError) as error:
         raise S3Unavailable(f"no client for the bucket could be made: {error}", _CREDENTIALS_HINT) from error
 
