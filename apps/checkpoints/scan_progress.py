@@ -8,11 +8,13 @@ from apps.checkpoints.models import InventoryScan
 from apps.checkpoints.scans import OWNER_KIND
 from apps.fleet.tasks import tasks_of
 
-FIELDS = ("checkpoints", "checkpoints_left", "note", "at")
+COUNTS = ("entries", "entries_per_second", "folders_left")
+FIELDS = ("checkpoints", "checkpoints_left", *COUNTS, "note", "at")
 
 
 def progress_of(scan: InventoryScan) -> dict[str, Any]:
-    """`checkpoints` read and `checkpoints_left` of those found so far, `note` (a line with the entries seen and their
+    """`checkpoints` read and `checkpoints_left` of those found so far, `entries` seen in all folders and
+    `entries_per_second`, `folders_left` (found, and to be listed yet), `note` (a line with the entries seen and their
     rate) and `at` (Unix seconds), as far as told; empty unless it runs."""
     if scan.state != InventoryScan.State.RUNNING:
         return {}
@@ -21,7 +23,8 @@ def progress_of(scan: InventoryScan) -> dict[str, Any]:
     task = tasks_of(OWNER_KIND, scan.pk).last()
     told = task.progress if task is not None else {}
     known = {"note": str(told["message"])} if told.get("message") else {}
-    return known | counted(told.get("done_bytes"), told.get("total_bytes"), told.get("at"))
+    counts = {name: told["counts"][name] for name in COUNTS if name in told.get("counts", {})}
+    return known | counts | counted(told.get("done_bytes"), told.get("total_bytes"), told.get("at"))
 
 
 def counted(done: object, total: object, at: object) -> dict[str, Any]:

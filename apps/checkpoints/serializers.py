@@ -172,6 +172,9 @@ class ScanProgressSerializer(serializers.Serializer[Any]):
 
     checkpoints = serializers.IntegerField(required=False, help_text="Read so far.")
     checkpoints_left = serializers.IntegerField(required=False, help_text="Of those found so far.")
+    entries = serializers.IntegerField(required=False, help_text="Names seen in all folders that were listed.")
+    entries_per_second = serializers.IntegerField(required=False)
+    folders_left = serializers.IntegerField(required=False, help_text="Found so far, and still to be listed.")
     note = serializers.CharField(required=False, help_text="Entries seen, and how many a second.")
     at = serializers.FloatField(required=False, help_text="Unix seconds.")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from muster_agent.protocol.wire import InventoryBody, InventoryParams
 from apps.checkpoints import scans
 from apps.checkpoints.models import InventoryScan
 from apps.checkpoints.scan_memory import remembered
-from apps.checkpoints.scan_progress import counted
+from apps.checkpoints.scan_progress import COUNTS, counted
 from apps.checkpoints.scan_results import take_in
 from apps.checkpoints.standing import ROOT_UNREADABLE
 from apps.core.dispatch import enqueue
@@ -56,7 +56,7 @@ class SliceControl(JobControl):
     read in forks of this process, which must not touch the database's connection: they note nothing."""
 
     def __init__(self, scan: InventoryScan, monotonic: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(self._moved)
+        super().__init__(self._moved, tell=self._told)
         self._scan_id = scan.pk
         self._process_id = os.getpid()
         self._monotonic = monotonic
@@ -81,6 +81,9 @@ class SliceControl(JobControl):
 
     def _moved(self, _phase: str, done: int, total: int) -> None:
         self._latest |= counted(done, total, time.time())
+
+    def _told(self, counts: Mapping[str, int]) -> None:
+        self._latest |= {name: counts[name] for name in COUNTS if name in counts}
 
     def _note_progress(self) -> None:
         mine = InventoryScan.objects.filter(pk=self._scan_id, state=InventoryScan.State.RUNNING)

@@ -19,6 +19,7 @@ from apps.fleet.models import Agent, AgentEvent, AgentTask
 from apps.fleet.tasks import LEASE_LOST, held_task
 
 MAX_EVENTS = 1_000
+_MOST_COUNTS, _COUNT_NAME_LENGTH = 16, 40
 
 
 @transaction.atomic
@@ -53,7 +54,8 @@ def _renew(task: AgentTask, batch: EventBatch) -> None:
 
 
 def summarise(progress: dict[str, Any], events: tuple[TaskEvent, ...]) -> dict[str, Any]:
-    """What a page shows of a running task: `phase`, `done_bytes`, `total_bytes`, `at`, and per phase when it began and
+    """What a page shows of a running task: `phase`, `done_bytes`, `total_bytes`, `at`, `counts` (what else
+    the work counts, by name), and per phase when it began and
     ended (`phases`: {phase: {"begin": t, "end": t}}, Unix seconds). A later attempt's events overwrite."""
     summary = dict(progress)
     phases = {name: dict(times) for name, times in summary.get("phases", {}).items()}
@@ -64,11 +66,19 @@ def summarise(progress: dict[str, Any], events: tuple[TaskEvent, ...]) -> dict[s
             given = {"phase": event.phase, "done_bytes": event.done_bytes, "total_bytes": event.total_bytes}
             summary |= {name: value for name, value in given.items() if value is not None}
             summary["at"] = event.at_unix_seconds
+            if event.data:
+                summary["counts"] = _counts(event.data)
         elif event.kind == "log" and event.message:
             summary["message"] = event.message[:500]
     if phases:
         summary["phases"] = phases
     return summary
+
+
+def _counts(data: dict[str, Any]) -> dict[str, int]:
+    """A few small numbers, whatever an agent sends."""
+    whole = {name: value for name, value in data.items() if type(value) is int and 0 <= value < 2**63}
+    return {name[:_COUNT_NAME_LENGTH]: whole[name] for name in sorted(whole)[:_MOST_COUNTS]}
 
 
 def _rows(task_id: str, batch: EventBatch) -> list[AgentEvent]:

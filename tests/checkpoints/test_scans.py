@@ -16,6 +16,7 @@ from muster_agent.protocol.wire import InventoryBody, VerifyBody
 from apps.accounts.models import ActivityEntry
 from apps.checkpoints import scans
 from apps.checkpoints.models import Checkpoint, InventoryScan, Placement
+from apps.checkpoints.scan_progress import progress_of
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.models import Transition
 from apps.fleet.models import Agent, AgentTask
@@ -98,6 +99,18 @@ def test_a_scan_runs_when_its_task_does_and_is_looked_at_again_later(tier: Any) 
     assert scan.state == "running" and scans.due() == []
     InventoryScan.objects.filter(pk=scan.pk).update(next_attempt_at=timezone.now() - timedelta(seconds=1))
     assert scans.due() == [scan.pk]
+
+
+def test_what_an_agent_counts_while_it_lists_is_shown(tier: Any) -> None:
+    scan = request(tier)
+    start(task_of(scan))
+    counts = {"entries": 91_000, "entries_per_second": 45_500, "folders_left": 9}
+    told = {"done_bytes": 120, "total_bytes": 134, "at": 1.5, "message": "91000 entries seen"}
+    AgentTask.objects.update(progress={**told, "counts": {**counts, "other": 1}})
+    scans.advance(scan.pk)
+    scan.refresh_from_db()
+    expected = {"checkpoints": 120, "checkpoints_left": 14, "at": 1.5, "note": "91000 entries seen", **counts}
+    assert progress_of(scan) == expected
 
 
 def test_a_finished_scan_drops_the_tasks_result_and_is_never_due(tier: Any) -> None:

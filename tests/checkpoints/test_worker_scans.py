@@ -15,6 +15,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from muster_agent.formats import scan_progress as scan_progress_of_job
 from muster_agent.formats import scan_reading
 from rest import caller
 
@@ -179,6 +180,24 @@ def test_a_cancelled_scan_stops_at_its_next_look(tier: StorageTier, monkeypatch:
     scan_tasks.list_slice(scan.pk)
     scan.refresh_from_db()
     assert (scan.state, scan.error) == ("cancelled", "cancelled by olga") and not Placement.objects.exists()
+
+
+def test_progress_tells_entries_their_rate_and_the_folders_left(tier: StorageTier, monkeypatch: Any) -> None:
+    monkeypatch.setattr(scan_progress_of_job, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(worker_scans, "NOTE_SECONDS", 0.0)
+    scan = scans.request_scan(tier=tier, actor="olga")
+    told, vera = list[Any](), caller(Role.VIEWER)
+    plain = worker_scans.SliceControl._note_progress
+
+    def noted(control: worker_scans.SliceControl) -> None:
+        plain(control)
+        told.append(vera.get(f"scans/{scan.pk}/").json()["progress"])
+
+    monkeypatch.setattr(worker_scans.SliceControl, "_note_progress", noted)
+    scan_tasks.list_slice(scan.pk)
+    counted = [one for one in told if "entries" in one]
+    assert counted and counted[-1].keys() >= {"entries", "entries_per_second", "folders_left"}
+    assert max(one["folders_left"] for one in counted) >= 1 and counted[-1]["entries"] >= 4
 
 
 def test_a_fork_that_reads_for_the_listing_leaves_the_database_alone(tier: StorageTier) -> None:

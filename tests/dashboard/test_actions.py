@@ -356,7 +356,8 @@ def test_an_operator_says_that_what_a_doubted_scan_did_not_find_is_gone(scene: S
 
 def test_an_operator_stops_a_running_scan(scene: Scene, signed_in: SignIn) -> None:
     running = scene.scans[2]
-    assert "45,500 a second" in signed_in("operator").get(f"/scans/{running.pk}/").content.decode()
+    page = signed_in("operator").get(f"/scans/{running.pk}/").content.decode()
+    assert "91,000 <small>45,500 a second</small>" in page and "<dt>folders left to list</dt><dd>9</dd>" in page
     signed_in("operator").post(f"/scans/{running.pk}/cancel/")
     running.refresh_from_db()
     assert running.state == "cancelled"

@@ -70,6 +70,17 @@ def test_progress_is_summarised_with_each_phases_times(worker: Agent, task: Agen
     }
 
 
+def test_what_else_the_work_counts_is_kept_as_a_few_small_numbers(worker: Agent, task: AgentTask) -> None:
+    sent = {"entries": 91_000, "folders_left": 9, "why": "text", "huge": 2**70, "negative": -1, "yes": True}
+    sent |= {f"x{number:03}" + "y" * 200: number for number in range(100)}
+    counts = ingest(worker, task, event(1, phase="inventory", done_bytes=1, total_bytes=2, data=sent)).progress[
+        "counts"
+    ]
+    assert counts["entries"] == 91_000 and counts["folders_left"] == 9
+    assert len(counts) == 16 and not counts.keys() & {"why", "huge", "negative", "yes"}
+    assert max(map(len, counts)) <= 40
+
+
 def test_an_empty_batch_renews_the_lease_and_starts_nothing(worker: Agent, task: AgentTask) -> None:
     AgentTask.objects.update(lease_expires_at=None)
     found = ingest(worker, task)

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from muster_agent.cli import main
 from muster_agent.cli.colour import coloured, paint_for
 from muster_agent.cli.inventory_text import inventory_lines
+from muster_agent.cli.scan_line import ScanLine
 from muster_agent.formats.walk import inventory as take_inventory
 
 from tests.agent.checkpoint_factory import write_checkpoint
@@ -187,3 +188,14 @@ def test_colours_change_no_word_and_no_width(run: Path) -> None:
     found = take_inventory(run)
     bare = list(inventory_lines(found, str(run), 0.0))
     assert [click.unstyle(line) for line in inventory_lines(found, str(run), 0.0, coloured)] == bare
+
+
+def test_on_a_terminal_a_line_says_how_far_it_is_and_is_gone_at_the_end() -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        with ScanLine(stream) as line:
+            control = line.control()
+            control.progress("inventory", 3, 40)
+            control.tell({"entries": 12_345, "entries_per_second": 40_000, "folders_left": 1})
+    assert "12,345 entries, 40,000 a second; 1 folder left; 3 of 40 checkpoints read" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K") and pipe.getvalue() == ""

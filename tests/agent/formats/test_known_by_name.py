@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 from muster_agent.cli import main
 from muster_agent.formats.base import Status
+from muster_agent.formats.finder import MAX_DEPTH
 from muster_agent.formats.safetensors import MAX_JSON_VALUES, decode_json
-from muster_agent.formats.walk import MAX_DEPTH, inventory
+from muster_agent.formats.walk import inventory
 
 from tests.agent.checkpoint_factory import write_checkpoint
 from tests.agent.formats.damage import age, copy_sample

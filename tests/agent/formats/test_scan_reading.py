@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from muster_agent.formats import limits, walk
 from muster_agent.formats.base import ShardMap, Status
+from muster_agent.formats.scan_progress import ScanProgress
 from muster_agent.formats.scan_reading import Reading
 from muster_agent.formats.walk import inventory
 from muster_agent.jobs.control import Cancelled, JobControl
@@ -153,7 +154,7 @@ def test_large_metadata_is_read_beside_the_others(step: Path, monkeypatch: pytes
     expected = [one.step for one in inventory(step.parent).checkpoints]
     monkeypatch.setattr(limits._Here, "pickle_bytes", 10)
     order: list[int] = []
-    monkeypatch.setattr(walk._Progress, "done", lambda _self, _control: order.append(len(order)))
+    monkeypatch.setattr(ScanProgress, "done", lambda _self: order.append(len(order)))
     found = inventory(step.parent).checkpoints
     assert ([one.step for one in found], len(order)) == (expected, 2)
     assert found[0].status is Status.COMPLETE

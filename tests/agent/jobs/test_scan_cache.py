@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from muster_agent.formats import walk
+from muster_agent.formats import finder
 from muster_agent.formats.base import Status
 from muster_agent.formats.walk import Inventory, inventory
 from muster_agent.jobs import scan_cache
@@ -63,7 +63,7 @@ def test_what_is_unchanged_is_not_opened_again(run: Path, cache_file: Path, monk
     first = scan(run, cache_file)
     whole = [one for one in first.checkpoints if one.status is Status.COMPLETE]
     opened: list[str] = []
-    monkeypatch.setattr(walk, "begin_folder", lambda folder, *_, **__: opened.append(folder.path))
+    monkeypatch.setattr(finder, "begin_folder", lambda folder, *_, **__: opened.append(folder.path))
     again = scan(run, cache_file)
     assert again.unchanged >= len(whole) > 3
     assert not {one.path for one in whole} & set(opened)

@@ -18,6 +18,7 @@ from muster_agent.cli.inventory_text import inventory_lines, summary_lines
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
 from muster_agent.cli.path_rules import read_rules, rules_option
 from muster_agent.cli.proven import proven
+from muster_agent.cli.scan_line import ScanLine
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.checkpoint import GRACE_SECONDS, state_shards
 from muster_agent.formats.rules import Rule
@@ -132,8 +133,10 @@ def listed(
     try:
         with contextlib.ExitStack() as stack:
             cache = stack.enter_context(ScanCache(cache_file, place)) if cache_file else None
+            line = stack.enter_context(ScanLine())
             found = take_inventory(
                 place,
+                control=line.control(),
                 grace_seconds=grace_seconds,
                 enough=enough,
                 settle_seconds=settle_seconds,

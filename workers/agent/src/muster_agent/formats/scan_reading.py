@@ -58,10 +58,11 @@ Enough = Callable[[ShardMap, Sequence[Pointer]], bool]
 
 
 class Counts:
-    """What has been looked at: `entries` are names in listed folders, `unchanged` the checkpoints that were known."""
+    """What has been looked at: `entries` are names in listed folders, `unchanged` the checkpoints that were known.
+    `unlisted` are folders that were found and are to be listed yet."""
 
     def __init__(self) -> None:
-        self.entries = self.folders = self.unchanged = 0
+        self.entries = self.folders = self.unchanged = self.unlisted = 0
 
     def add(self, folder: Folder) -> None:
         self.take(entries_in(folder))
@@ -145,6 +146,7 @@ class Reading:
                         here.append(unknown[reply.index])
                         continue
                     self.counts.take(reply.entries)
+                    self.counts.unlisted -= unknown[reply.index].seen is None
                     self.sealed.update([unknown[reply.index].path] if reply.is_sealed else [])
                     yield self.take(unknown[reply.index], reply.seen_at, reply.found, reply.note)
                 here.extend(forks.unread())
@@ -192,6 +194,7 @@ class Reading:
             return None
         if task.seen is None:
             self.counts.add(folder)
+            self.counts.unlisted -= 1
         known = self.memory.recall(task.path, folder) if self.memory else None
         if known is not None:
             self.counts.unchanged += 1

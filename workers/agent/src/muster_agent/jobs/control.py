@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
 class Cancelled(Exception):
@@ -14,14 +14,22 @@ def _ignore(_phase: str, _done_bytes: int, _total_bytes: int) -> None:
     return
 
 
+def _ignore_counts(_counts: Mapping[str, int]) -> None:
+    return
+
+
 class JobControl:
-    """Progress out, cancellation in. `progress(phase, done_bytes, total_bytes)` must be cheap and thread-safe;
-    jobs call `check()` at least once per chunk and once per second."""
+    """Progress out, cancellation in. `progress(phase, done_bytes, total_bytes)` must be cheap and thread-safe; `tell`
+    gets what else a job counts, by name, now and then. Jobs call `check()` at least once per chunk and once per
+    second."""
 
     def __init__(
-        self, progress: Callable[[str, int, int], None] = _ignore, cancel: threading.Event | None = None
+        self,
+        progress: Callable[[str, int, int], None] = _ignore,
+        cancel: threading.Event | None = None,
+        tell: Callable[[Mapping[str, int]], None] = _ignore_counts,
     ) -> None:
-        self.progress = progress
+        self.progress, self.tell = progress, tell
         self._cancel = cancel or threading.Event()
 
     def cancel(self) -> None:

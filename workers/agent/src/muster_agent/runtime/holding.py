@@ -41,7 +41,7 @@ class Holding:
         self._lock = threading.Lock()
         self._event = threading.Event()
         self.stopped: Stop | None = None
-        self.control = JobControl(progress=self._progress, cancel=self._event)
+        self.control = JobControl(progress=self._progress, cancel=self._event, tell=reporter.tell)
 
     @property
     def attempt(self) -> Attempt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from muster_agent.protocol.wire import TaskEvent
@@ -27,6 +27,7 @@ class SpoolReporter:
         self._begun: set[str] = set()
         self._ended: set[str] = set()
         self._progress_at = float("-inf")
+        self._counts: dict[str, int] = {}
 
     def begin(self, phase: str) -> None:
         self._edge(phase, "begin", self._begun)
@@ -49,7 +50,11 @@ class SpoolReporter:
             if now - self._progress_at < PROGRESS_SECONDS and not is_complete:
                 return
             self._progress_at = now
-        self._put("progress", phase=phase, done_bytes=done_bytes, total_bytes=total_bytes)
+        self._put("progress", phase=phase, done_bytes=done_bytes, total_bytes=total_bytes, data=dict(self._counts))
+
+    def tell(self, counts: Mapping[str, int]) -> None:
+        """What else the work counts; it leaves with its progress."""
+        self._counts = dict(counts)
 
     def log(self, message: str) -> None:
         self._put("log", message=storable(message)[:MAX_MESSAGE_LENGTH])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from muster_agent.formats.walk import RootUnreadable
-from muster_agent.jobs.inventory import run_inventory
+from muster_agent.jobs.scan_process import ScanEnded, run_apart
 from muster_agent.protocol.wire import MAX_BODY_BYTES, InventoryBody, InventoryParams
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
 
@@ -19,7 +19,7 @@ def prepare(params: InventoryParams, context: TaskContext) -> Run:
     def run() -> InventoryBody:
         context.reporter.begin("inventory")
         try:
-            body = run_inventory(
+            body = run_apart(
                 msgspec.structs.replace(params, root=root),
                 context.control,
                 cache_file=context.scan_cache,
@@ -27,6 +27,8 @@ def prepare(params: InventoryParams, context: TaskContext) -> Run:
             )
         except RootUnreadable as error:
             raise TaskFailed("root_unreadable", str(error)) from error
+        except ScanEnded as error:
+            raise TaskFailed("scan_ended", str(error)) from error
         finally:
             context.reporter.end("inventory")
         _require_sendable(body)
