@@ -11,13 +11,15 @@ _METADATA = "torch.distributed.checkpoint.metadata"
 
 
 class Piece(NamedTuple):
-    """One record: a chunk at `offsets` of a tensor of `shape`, or, without a shape, a pickled `value`."""
+    """One record: a chunk at `offsets` of a tensor of `shape`, or, without a shape, a pickled `value`. `properties` is
+    what stands in the metadata for the tensor's data type and the like."""
 
     name: str
     offsets: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
     shape: tuple[int, ...] | None = None
     value: Any = None
+    properties: Any = {"dtype": Global("torch", "float32")}  # noqa: RUF012
 
     @property
     def data(self) -> bytes:
@@ -74,7 +76,7 @@ def _described(name: str, every: list[Piece]) -> New:
         New(Global(_METADATA, "ChunkStorageMetadata"), {"offsets": _size(piece.offsets), "sizes": _size(piece.sizes)})
         for piece in own
     ]
-    properties = New(Global(_METADATA, "TensorProperties"), {"dtype": Global("torch", "float32")})
+    properties = New(Global(_METADATA, "TensorProperties"), own[0].properties)
     state = {"properties": properties, "size": _size(own[0].shape), "chunks": chunks}
     return New(Global(_METADATA, "TensorStorageMetadata"), state)
 

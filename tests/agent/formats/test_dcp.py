@@ -11,7 +11,9 @@ from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.dcp_records import spread
 from muster_agent.formats.detect import read_checkpoint
 
-from tests.agent.formats.damage import copy_sample, damage, files_under, swap
+from tests.agent.dcp_factory import Piece, write_dcp
+from tests.agent.formats.damage import age, copy_sample, damage, files_under, swap
+from tests.agent.torch_factory import Call, Global
 
 Sample = Callable[[str], Path]
 
@@ -254,3 +256,45 @@ def test_a_quick_look_opens_a_spread_of_many_files_and_a_full_one_all(tmp_path: 
     names = [f"__{rank}_0.distcp" for rank in range(100)]
     assert spread(names, 16)[0] == names[0] and spread(names, 16)[-1] == names[-1] and len(spread(names, 16)) == 16
     assert spread(names[:5], 16) == names[:5]
+
+
+# -- members of enumerations, as Python 3.11.0 to 3.11.3 pickled them --------------------------------------------------
+METADATA = "torch.distributed.checkpoint.metadata"
+
+
+def of_memory_format(target: Global, member: str) -> tuple[object, ...]:
+    """What a tensor's properties hold, with the memory format asked for by its name."""
+    encoding = Call(Global("builtins", "getattr"), (target, member))
+    return (
+        Global("torch", "bfloat16"),
+        Call(Global("torch.serialization", "_get_layout"), ("strided",)),
+        False,
+        encoding,
+    )
+
+
+def with_properties(place: Path, properties: object) -> ShardMap:
+    piece = Piece("model.w", (0,), (8,), (8,), properties=properties)
+    write_dcp(place / "step-10", {"__0_0.distcp": [piece]})
+    age(place)
+    return read_checkpoint(place / "step-10")
+
+
+def test_metadata_may_ask_for_a_member_of_its_own_enumeration_by_name(tmp_path: Path) -> None:
+    own = Global(METADATA, "_MEM_FORMAT_ENCODING")
+    shard_map = with_properties(tmp_path, of_memory_format(own, "TORCH_CONTIGUOUS_FORMAT"))
+    assert shard_map.status is Status.COMPLETE
+    assert [(tensor.name, tensor.dtype) for tensor in shard_map.tensors] == [("model.w", "bfloat16")]
+
+
+@pytest.mark.parametrize(
+    ("target", "member"),
+    [
+        (Global(METADATA, "Metadata"), "__init__"),
+        (Global(METADATA, "_MEM_FORMAT_ENCODING"), "__class__"),
+        (Global("collections", "OrderedDict"), "fromkeys"),
+    ],
+)
+def test_metadata_that_looks_up_anything_else_is_unsafe(tmp_path: Path, target: Global, member: str) -> None:
+    shard_map = with_properties(tmp_path, of_memory_format(target, member))
+    assert [found.code for found in shard_map.findings if found.severity is Severity.DAMAGE] == ["metadata_unsafe"]

@@ -5,11 +5,20 @@ import random
 from pathlib import Path
 
 import pytest
+from muster_agent.formats.detect import absolute_path, read_checkpoint
 from muster_agent.formats.folder import POSIX, look
-from muster_agent.formats.own_checks import RecordedSum, SumChecker, check_file, crc_findings, zip_sums
+from muster_agent.formats.ocdbt_sums import recorded_sums as ocdbt_sums
+from muster_agent.formats.own_checks import (
+    RecordedSum,
+    SumChecker,
+    check_file,
+    crc_findings,
+    recorded_sums,
+    zip_sums,
+)
 from muster_agent.formats.torch_archive import load, tensor_ranges
 
-from tests.agent.formats.damage import DATA
+from tests.agent.formats.damage import DATA, copy_sample
 from tests.agent.torch_factory import Tensor, torch_legacy, torch_zip
 
 STATE = {"model": {"w": Tensor("0", (64, 64)), "b": Tensor("1", (64,))}, "step": 7}
@@ -82,3 +91,53 @@ def test_sums_are_compared_whatever_the_pieces_are() -> None:
             checker.update(memoryview(data)[at : at + size])
         assert [found.begin_byte for found in checker.findings] == [7]
         assert checker.checked_bytes == 10_000 + 1 + 4900 + 100 + 1 + 2
+
+
+# -- OCDBT -------------------------------------------------------------------------------------------------------------
+def sums_of(place: Path) -> dict[str, list[RecordedSum]]:
+    shard_map = read_checkpoint(place)
+    return recorded_sums(shard_map, lambda path: POSIX.open(absolute_path(shard_map, path)))
+
+
+def differences(place: Path) -> list[tuple[str, str]]:
+    found = []
+    for path, sums in sums_of(place).items():
+        with POSIX.open(str(place / path)) as opened:
+            found += [(one.code, one.path) for one in check_file(opened, path, sums)]
+    return found
+
+
+@pytest.mark.parametrize("sample", ["manager-ocdbt/300", "manager-padded/ckpt_00000007", "standalone/final"])
+def test_the_sums_of_real_ocdbt_trees_agree(sample: str, tmp_path: Path) -> None:
+    place = copy_sample(f"orbax/{sample}", tmp_path)
+    sums = [one for listed in sums_of(place).values() for one in listed if one.algorithm == "crc32c"]
+    assert {one.what.split(" at ")[0] for one in sums} == {"the manifest", "the tree node"}
+    assert differences(place) == []
+
+
+def test_every_flipped_byte_of_an_ocdbt_tree_differs_from_its_sum(tmp_path: Path) -> None:
+    place = copy_sample("orbax/standalone/final", tmp_path)
+    sums = sums_of(place)
+    for path, listed in sums.items():
+        sound = (place / path).read_bytes()
+        for one in listed:
+            for at in (one.begin + 12, (one.begin + one.end) // 2, one.end - 1):
+                (place / path).write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+                with POSIX.open(str(place / path)) as opened:
+                    assert [found.code for found in check_file(opened, path, listed)] == ["digest_mismatch"]
+        (place / path).write_bytes(sound)
+
+
+def test_the_trees_of_single_processes_are_not_held_against_a_seal(tmp_path: Path) -> None:
+    place = copy_sample("orbax/standalone/final", tmp_path)
+    assert any(path.name == "manifest.ocdbt" for path in place.glob("ocdbt.process_*/*"))
+    of_processes = {path for path, listed in sums_of(place).items() if listed and path.endswith("/manifest.ocdbt")}
+    assert of_processes == set()
+
+
+def test_a_damaged_ocdbt_manifest_names_no_further_sums(tmp_path: Path) -> None:
+    place = copy_sample("orbax/standalone/final", tmp_path)
+    shard_map = read_checkpoint(place)
+    (place / "manifest.ocdbt").write_bytes(bytes(40))
+    opened = ocdbt_sums(shard_map, lambda path: POSIX.open(str(place / path)))
+    assert set(opened) <= {"manifest.ocdbt"}

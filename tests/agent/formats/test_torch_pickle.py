@@ -111,6 +111,24 @@ class Colour(enum.Enum):
     RED = "red"
 
 
+class ByName(enum.Enum):
+    """As Python 3.11.0 to 3.11.3 pickle every enumeration."""
+
+    RED = "red"
+
+    def __reduce_ex__(self, _protocol: object) -> Any:
+        return getattr, (type(self), self.name)
+
+
+class Outer:
+    class Inner:
+        def __init__(self) -> None:
+            self.rank = 3
+
+    class Mode(enum.Enum):
+        FAST = "fast"
+
+
 class Bag(dict[str, int]):
     pass
 
@@ -206,6 +224,44 @@ def test_items_of_own_dictionaries_and_lists_are_readable() -> None:
 def test_a_member_of_an_enumeration_of_the_script_is_custom() -> None:
     read = dumped({"step": 7, "colour": Colour.RED, "signal": signal.SIGTERM})
     assert (read.unsafe, read.custom) == (frozenset(), {f"{__name__}.Colour"})
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_member_of_an_enumeration_that_is_asked_for_by_name_is_custom(protocol: int) -> None:
+    read = dumped({"step": 7, "colour": ByName.RED, "again": [ByName.RED]}, protocol)
+    assert (read.unsafe, read.custom, read.value["step"]) == (frozenset(), {f"{__name__}.ByName"}, 7)
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_class_inside_another_is_custom_and_what_it_holds_is_read(protocol: int) -> None:
+    read = dumped({"inner": Outer.Inner(), "mode": Outer.Mode.FAST}, protocol)
+    assert read.unsafe == frozenset()
+    assert {name.split(".Inner")[0].split(".Mode")[0] for name in read.custom} == {f"{__name__}.Outer"}
+    assert read.value["inner"].get("rank") == 3
+
+
+def test_listed_enumerations_are_quiet_by_name_and_flags_may_be_joined() -> None:
+    stage = b"c__builtin__\ngetattr\n(cdeepspeed.runtime.zero.config\nZeroStageEnum\nX\x07\x00\x00\x00weightstR"
+    read = read_torch_pickle(b"\x80\x02" + stage + b".")
+    assert (read.unsafe, read.custom) == (frozenset(), frozenset())
+    flags = read_torch_pickle(b"\x80\x02c_operator\nor_\n(" + stage + stage + b"tR.")
+    assert (flags.unsafe, flags.custom) == (frozenset(), frozenset())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"cbuiltins\ngetattr\n(clib\nThing\nX\x08\x00\x00\x00__init__tR",
+        b"cbuiltins\ngetattr\n(clib\nThing\nX\x03\x00\x00\x00runtRX\x01\x00\x00\x00x\x85R",
+        b"cbuiltins\ngetattr\n(clib\nthing\nX\x03\x00\x00\x00RUNtR",
+        b"cbuiltins\ngetattr\n(clib\nThing\n)\x81X\x03\x00\x00\x00RUNtR",
+        b"cbuiltins\ngetattr\n(clib\nThing\nX\x03\x00\x00\x00RUNtR}b",
+        b"cbuiltins\ngetattr\n(cbuiltins\neval\nX\x03\x00\x00\x00RUNtR",
+        b"c_operator\nor_\n(]]tR",
+    ],
+)
+def test_looking_up_more_than_a_part_of_a_class_is_unsafe(data: bytes) -> None:
+    assert read_torch_pickle(b"\x80\x02" + data + b".").unsafe
 
 
 @pytest.mark.parametrize(

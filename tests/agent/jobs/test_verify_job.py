@@ -22,6 +22,8 @@ from muster_agent.protocol.wire import VerifyBody
 from muster_agent.storage.posix import PosixShard
 
 from tests.agent.checkpoint_factory import rank_tensors, safetensors_bytes, tensor_offset, write_checkpoint
+from tests.agent.formats.damage import copy_sample
+from tests.agent.torch_factory import Tensor, torch_zip
 
 RANK_BYTES = 5_000_000  # two chunks
 
@@ -381,6 +383,65 @@ def test_a_lone_file_that_was_cut_is_damage_and_one_that_was_saved_again_is_not(
     os.truncate(path, 3_000)
     os.utime(path, ns=(0, manifest.shards[0].mtime_ns + 10**9))
     assert verify(str(path), manifest).verified is False
+
+
+# -- every file has a later time: a new save, or a copy made without times ---------------------------------------------
+def later(folder: Path, manifest: Manifest) -> None:
+    when_ns = max(shard.mtime_ns for shard in manifest.shards) + 60_000_000_000
+    for path in folder.rglob("*") if folder.is_dir() else [folder]:
+        if path.is_file() and not path.name.startswith(".muster"):
+            os.utime(path, ns=(when_ns, when_ns))
+
+
+def sealed_trainer(tmp_path: Path) -> tuple[Path, Manifest]:
+    folder = copy_sample("huggingface/trainer-ddp2/checkpoint-9", tmp_path)
+    manifest = seal(str(folder)).manifest
+    assert manifest is not None
+    return folder, manifest
+
+
+def test_a_step_saved_again_with_other_random_states_only_is_changed_and_not_damaged(tmp_path: Path) -> None:
+    folder, manifest = sealed_trainer(tmp_path)
+    for rank in (0, 1):
+        (folder / f"rng_state_{rank}.pth").write_bytes(torch_zip({"cpu": Tensor("0", (16,)), "step": rank}))
+    later(folder, manifest)
+    body = verify(str(folder), manifest)
+    assert (body.verified, codes(body)) == (None, {("changed_since_sealing", "warning")})
+
+
+@pytest.mark.parametrize("name", ["rng_state_1.pth", "optimizer.pt", "model.safetensors"])
+def test_a_flipped_byte_in_a_copy_made_without_times_is_damage_in_whatever_file(tmp_path: Path, name: str) -> None:
+    folder, manifest = sealed_trainer(tmp_path)
+    data = bytearray((folder / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / name).write_bytes(data)
+    later(folder, manifest)
+    body = verify(str(folder), manifest)
+    assert (body.verified, {found.path for found in body.findings}) == (False, {name})
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_flipped_byte_in_the_only_file_of_a_copy_made_without_times_is_damage(tmp_path: Path, large: bool) -> None:
+    source = random.Random(5)
+    path = tmp_path / "step-10.safetensors"
+    parts = {f"model.w{number}": source.randbytes((3_000_000 if large else 3_000)) for number in range(4)}
+    path.write_bytes(safetensors_bytes(parts))
+    manifest = seal(str(path)).manifest
+    assert manifest is not None
+    flip(path, random.Random(8))
+    later(path, manifest)
+    assert verify(str(path), manifest).verified is False
+    path.write_bytes(safetensors_bytes({name: source.randbytes(len(data)) for name, data in parts.items()}))
+    later(path, manifest)
+    assert verify(str(path), manifest).verified is None
+
+
+def test_a_new_save_that_left_most_of_a_model_frozen_is_changed_where_its_own_sums_agree(tmp_path: Path) -> None:
+    folder, manifest = sealed_trainer(tmp_path)
+    state = {"state": {0: {"exp_avg": Tensor("0", (64, 64)), "exp_avg_sq": Tensor("1", (64, 64))}}, "param_groups": []}
+    (folder / "optimizer.pt").write_bytes(torch_zip(state))
+    later(folder, manifest)
+    assert verify(str(folder), manifest).verified is None
 
 
 def test_a_time_that_no_calendar_holds_is_told_without_a_traceback(tmp_path: Path) -> None:

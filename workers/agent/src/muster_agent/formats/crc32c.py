@@ -32,9 +32,9 @@ def _paired() -> list[int]:
     return [single[single[pair & 255] & 255 ^ pair >> 8] ^ single[pair & 255] >> 8 for pair in range(65536)]
 
 
-def crc32c(data: bytes) -> int:
-    """The CRC-32C of `data`."""
-    table, total = _paired(), _ALL_ONES
+def crc32c(data: bytes, before: int = 0) -> int:
+    """The CRC-32C of `data`; of what came before it and `data`, where `before` is the sum of that."""
+    table, total = _paired(), before ^ _ALL_ONES
     even = len(data) & ~1
     pairs = array("H", data[:even])
     if sys.byteorder == "big":

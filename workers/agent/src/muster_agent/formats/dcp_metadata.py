@@ -48,6 +48,7 @@ CLASSES = frozenset(
     }.items()
     for name in names.split()
 )
+_ENUMERATIONS = frozenset({f"{_METADATA}._MEM_FORMAT_ENCODING", f"{_PLANNER}.WriteItemType"})
 _NAMES = CLASSES | {f"torch.{dtype}" for dtype in DTYPE_BITS} | {"torch.strided", "torch.contiguous_format"}
 
 
@@ -79,7 +80,7 @@ class Plan:
 def parse_plan(data: bytes) -> Plan:
     """The plan in one metadata file. Raises PickleRefused for anything else than DCP metadata, and limits.NeedsChild
     for more bytes than this process should parse."""
-    root = read_pickle(data, _NAMES, CLASSES, _FOLDS, frozenset({"torch.Size"}), _runs)
+    root = read_pickle(data, _NAMES, CLASSES, _FOLDS, frozenset({"torch.Size"}), _runs, _ENUMERATIONS)
     if not isinstance(root, Record) or not root.name.endswith("Metadata"):
         raise PickleRefused("it is a pickle, but not of checkpoint metadata")
     plan = Plan(raw_records=root.name.startswith(_BYTECHECKPOINT))

@@ -30,6 +30,7 @@ from muster_agent.formats.tree import Opened
 
 MANIFEST_NAME = "manifest.ocdbt"
 _NUMBERED = re.compile(r"manifest\.(?:__)?[0-9a-f]{16}", re.ASCII)
+IS_MANIFEST = re.compile(r"manifest\.(?:ocdbt|(?:__)?[0-9a-f]{16})", re.ASCII)
 MAX_ENTRIES = 5_000_000
 MAX_NODES = 200_000
 _OPEN_FILES = 64

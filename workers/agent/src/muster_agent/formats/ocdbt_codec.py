@@ -15,7 +15,7 @@ MANIFEST_MAGIC = bytes.fromhex("0cdb3a2a")
 NODE_MAGIC = bytes.fromhex("0cdb20de")
 MAX_ENVELOPE_BYTES = 64 * 1024 * 1024
 MAX_BODY_BYTES = 128 * 1024 * 1024
-_HEADER_BYTES, _CRC_BYTES = 12, 4
+_HEADER_BYTES, CRC_BYTES = 12, 4
 _MAX_PATH_BYTES = 4096
 _MAX_KEY_BYTES = 65535
 _MISSING = (1 << 64) - 1
@@ -71,16 +71,16 @@ class Node(NamedTuple):
 # -- envelope ----------------------------------------------------------------------------------------------------------
 def open_envelope(data: bytes, magic: bytes) -> bytes:
     """The body of a manifest or a node: magic, length and CRC-32C checked, decompressed. Raises OcdbtRefused."""
-    if len(data) < _HEADER_BYTES + 2 + _CRC_BYTES:
+    if len(data) < _HEADER_BYTES + 2 + CRC_BYTES:
         raise OcdbtRefused(f"it has {len(data)} bytes, less than any manifest or node")
     if data[:4] != magic:
         raise OcdbtRefused("it is all zeros" if not any(data) else "it does not begin as OCDBT files do")
     length = int.from_bytes(data[4:12], "little")
     if length != len(data):
         raise OcdbtRefused(f"it says that it has {length} bytes, and there are {len(data)}")
-    if crc32c(data[:-_CRC_BYTES]) != int.from_bytes(data[-_CRC_BYTES:], "little"):
+    if crc32c(data[:-CRC_BYTES]) != int.from_bytes(data[-CRC_BYTES:], "little"):
         raise OcdbtRefused("its bytes do not have the CRC-32C that it ends with")
-    cursor = Cursor(data[_HEADER_BYTES:-_CRC_BYTES])
+    cursor = Cursor(data[_HEADER_BYTES:-CRC_BYTES])
     version, compression = cursor.varint(), cursor.varint()
     if version != 0 or compression > 1:
         raise OcdbtRefused(f"it is of version {version} with compression {compression}, which is not known")

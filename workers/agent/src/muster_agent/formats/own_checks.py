@@ -1,5 +1,6 @@
 """The check sums that formats carry themselves, held against the bytes before those are sealed: a zip's CRC-32 (files
-of torch.save, the records of DCP), and what else a line in `SOURCES` finds. Sealing damaged bytes would bless them.
+of torch.save, the records of DCP), OCDBT's CRC-32C, and what else a line in `SOURCES` finds. Sealing damaged bytes would
+bless them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from muster_agent.formats import integrity
+from muster_agent.formats import integrity, ocdbt_sums
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.codes import finding
+from muster_agent.formats.crc32c import crc32c
 from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.recorded import Open, RecordedSum, Source
 from muster_agent.formats.tree import Opened
@@ -54,7 +56,20 @@ class Crc32:
         return f"{self._value:08x}"
 
 
-HASHERS: dict[str, Callable[[], Hasher]] = {"crc32": Crc32, "sha256": hashlib.sha256}
+class Crc32c:
+    """CRC-32C as OCDBT records it. See `Hasher`."""
+
+    def __init__(self) -> None:
+        self._value = 0
+
+    def update(self, data: memoryview, /) -> None:
+        self._value = crc32c(bytes(data), self._value)
+
+    def hexdigest(self) -> str:
+        return f"{self._value:08x}"
+
+
+HASHERS: dict[str, Callable[[], Hasher]] = {"crc32": Crc32, "crc32c": Crc32c, "sha256": hashlib.sha256}
 
 
 def recorded_sums(shard_map: ShardMap, open_shard: Open) -> dict[str, list[RecordedSum]]:
@@ -200,4 +215,4 @@ def _zips(shard_map: ShardMap, open_shard: Open) -> dict[str, list[RecordedSum]]
     return found
 
 
-SOURCES: tuple[Source, ...] = (_zips, integrity.recorded_sums)
+SOURCES: tuple[Source, ...] = (_zips, ocdbt_sums.recorded_sums, integrity.recorded_sums)

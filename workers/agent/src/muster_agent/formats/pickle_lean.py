@@ -12,9 +12,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
-from muster_agent.formats.pickle_machine import ByIdentity, Machine, PickleRefused, Record, Symbol
+from muster_agent.formats.pickle_machine import (
+    GETATTR,
+    ByIdentity,
+    Machine,
+    PickleRefused,
+    Record,
+    Symbol,
+    is_member_of_class,
+)
 from muster_agent.formats.pickle_opcodes import OPCODES, TABLE, unknown
 
 _BLOCK_BYTES = 1 << 20
@@ -42,9 +50,13 @@ def places_recalled(data: bytes, begin: int = 0) -> set[int]:
 class LeanMachine(Machine):
     """`folds` makes a smaller value of an object of that class once its state is set; not where something else in the
     pickle may refer to the object, which then stays a Record. `runs`, by the class of an object that was folded, read
-    on behind it. A call of a `transparent` name gives its argument."""
+    on behind it. A call of a `transparent` name gives its argument. A member of one of `enumerations` may be asked for
+    by its name."""
 
-    __slots__ = ("collisions", "count", "folds", "kept", "places", "recalled", "runs", "shared", "texts", "transparent")
+    __slots__ = (
+        *("collisions", "count", "enumerations", "folds", "kept", "places", "recalled", "runs", "shared", "texts"),
+        "transparent",
+    )
 
     def __init__(
         self,
@@ -53,10 +65,12 @@ class LeanMachine(Machine):
         callable_names: frozenset[str],
         folds: Mapping[str, Fold] | None = None,
         transparent: frozenset[str] = frozenset(),
+        enumerations: frozenset[str] = frozenset(),
     ) -> None:
-        super().__init__(data, allowed, callable_names)
+        super().__init__(data, allowed | {GETATTR} if enumerations else allowed, callable_names)
         self.folds = folds or {}
         self.transparent = transparent
+        self.enumerations = enumerations
         self.recalled = places_recalled(data)
         self.places: dict[int, Any] = {}
         self.count = 0
@@ -107,8 +121,13 @@ class LeanMachine(Machine):
     def call(self, target: object, args: object) -> None:
         if type(target) is Symbol and target.name in self.transparent and type(args) is tuple and len(args) == 1:
             self.stack.append(args[0])
+        elif type(target) is Symbol and target.name == GETATTR and self._is_member(args):
+            self.stack.append(Record(args[0].name, args[1:]))
         else:
             super().call(target, args)
+
+    def _is_member(self, args: object) -> TypeGuard[tuple[Symbol, str]]:
+        return is_member_of_class(args) and args[0].name in self.enumerations
 
     def create(self, target: object, args: object, named: object = None) -> None:
         if type(target) is Symbol and target.name in self.callable_names and args == () and not named:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Hashable, Sequence
 from types import NoneType
-from typing import Any
+from typing import Any, TypeGuard
 
 from muster_agent.formats.limits import check_pickle
 
@@ -60,6 +61,19 @@ class Record(ByIdentity):
 
 class Stop(Exception):
     """The pickle has ended."""
+
+
+GETATTR = "builtins.getattr"
+_MEMBER = re.compile(r"(?!__)[A-Za-z_]\w{0,99}", re.ASCII)
+
+
+def is_member_of_class(args: object) -> TypeGuard[tuple[Symbol, str]]:
+    """Whether a call of `getattr` with these arguments only names something inside a class: how Python 3.11.0 to 3.11.3
+    pickled a member of an enumeration, and protocols 0 to 3 a class inside another."""
+    match args:
+        case (Symbol(), str() as name):
+            return _MEMBER.fullmatch(name) is not None
+    return False
 
 
 class _Hole:

@@ -27,15 +27,16 @@ def read_pickle(
     folds: Mapping[str, Fold] | None = None,
     transparent: frozenset[str] = frozenset(),
     runs: Callable[[LeanMachine], Mapping[str, Run]] | None = None,
+    enumerations: frozenset[str] = frozenset(),
 ) -> Any:
     """The pickled value made of inert parts: None, bool, int, float, str, bytes, list, tuple, dict, Symbol and Record.
 
     `allowed` are the full names that may appear, `callable_names` those that may be called; `folds` and `transparent`
-    make other values of some objects, and `runs` read many at once (see LeanMachine). Raises PickleRefused, and
-    limits.NeedsChild for more bytes than this process should parse.
+    make other values of some objects, `runs` read many at once, and members of `enumerations` may be asked for by name
+    (see LeanMachine). Raises PickleRefused, and limits.NeedsChild for more bytes than this process should parse.
     """
     with without_collector(len(data)):
-        machine = LeanMachine(data, allowed, callable_names, folds, transparent)
+        machine = LeanMachine(data, allowed, callable_names, folds, transparent, enumerations)
         machine.runs = runs(machine) if runs else {}
         try:
             return machine.run(LEAN_TABLE)

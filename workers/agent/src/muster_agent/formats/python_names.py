@@ -34,7 +34,8 @@ HARMLESS: frozenset[str] = frozenset(
 """They may be called: each makes a value of what it is given, and nothing else."""
 
 _REFERRED = {
-    "builtins": "abs all any hash id isinstance issubclass len max min pow repr round sorted sum type",
+    "builtins": "abs all any getattr hash id isinstance issubclass len max min pow repr round sorted sum type",
+    "_operator": "or_",
     "math": "acos asin atan ceil cos exp fabs floor inf log log10 log2 nan pi pow sin sqrt tan tanh",
 }
 REFERRED: frozenset[str] = frozenset(

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster_agent.formats.dcp_metadata import CLASSES, DTYPE_BITS
+from muster_agent.formats.pickle_machine import GETATTR, Record, Symbol, is_member_of_class
 from muster_agent.formats.python_names import HARMLESS, is_harmless_reference
 
 STORAGE_DTYPES: dict[str, str] = {
@@ -158,6 +159,7 @@ _REFERRED = (
 ALLOWED: frozenset[str] = CALLABLE | _REFERRED
 
 _STANDARD_LIBRARY = sys.stdlib_module_names | {"__builtin__", "commands", "copy_reg", "exceptions", "nt", "posix"}
+FLAGS = "_operator.or_"
 _SCRIPT = "__torch__."
 """TorchScript's own classes, which live as text in the same archive."""
 _OLD_MODULES = {
@@ -180,9 +182,14 @@ def is_allowed(full: str) -> bool:
 
 
 def may_be_called(full: str, args: object) -> bool:
-    """Whether the call makes a value. The type of None, and of its like, is pickled as a call of `type`."""
+    """Whether the call makes a value. The type of None, and of its like, is pickled as a call of `type`; a class inside
+    another, and a member of an enumeration, as calls of `getattr`; several flags as calls of `or_`."""
     if full == "builtins.type":
         return type(args) is tuple and len(args) == 1 and (args[0] is None or _is_single(args[0]))
+    if full == GETATTR:
+        return is_member_of_class(args) and _CLASS.search(args[0].name) is not None
+    if full == FLAGS:
+        return type(args) is tuple and len(args) == 2 and all(isinstance(arg, (Symbol, Record, int)) for arg in args)
     return full in CALLABLE or full.startswith(_SCRIPT)
 
 

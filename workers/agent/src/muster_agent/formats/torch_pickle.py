@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster_agent.formats.pickle_machine import Machine, PickleRefused, Record, Symbol
+from muster_agent.formats.pickle_machine import GETATTR, Machine, PickleRefused, Record, Symbol
 from muster_agent.formats.pickle_opcodes import TABLE
 from muster_agent.formats.pickle_reader import without_collector
 from muster_agent.formats.python_names import passes_through_code
@@ -282,6 +282,11 @@ def _sequence(machine: _TorchMachine, args: tuple[Any, ...]) -> list[Any]:
     return list(args[0])
 
 
+def _inside(_machine: _TorchMachine, args: tuple[Any, ...]) -> Symbol:
+    """A class inside another, or a member of an enumeration: a name, so that a call of it is judged as any other."""
+    return Symbol(f"{args[0].name}.{args[1]}"[:MAX_NAME_LETTERS])
+
+
 def _size(_machine: _TorchMachine, args: tuple[Any, ...]) -> tuple[int, ...]:
     return _sizes(args[0]) if args else ()
 
@@ -372,6 +377,7 @@ _MAKERS: dict[str, _Maker] = {
     "torch.jit._pickle.restore_type_tag": _first,
     "torch.storage._load_from_bytes": _nested,
     "torch.Size": _size,
+    GETATTR: _inside,
     "collections.OrderedDict": _dictionary,
     "collections.Counter": _dictionary,
     "collections.defaultdict": _empty_dictionary,

@@ -15,9 +15,18 @@ from muster_agent.formats.checkpoint import is_family
 from muster_agent.formats.codes import finding
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.soundness import agree_with_own_sums
 from muster_agent.manifest.compare import ObservedShard, overlapping, tensors_by_shard, with_tensors
 from muster_agent.manifest.model import Manifest, TensorDigest
-from muster_agent.manifest.rewrites import Stamp, is_damaged_copy, trained_shards, was_written_later, without_rewrites
+from muster_agent.manifest.rewrites import (
+    Stamp,
+    changed_paths,
+    is_damaged_copy,
+    trained_shards,
+    trained_state,
+    was_written_later,
+    without_rewrites,
+)
 from muster_agent.manifest.seal import chunk_digests
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import BLOCK_BYTES, Extent, plan_reads, whole_shards
@@ -207,14 +216,24 @@ def tell_rewrites(
     stated = stat_all(checkpoint_path, [shard.path for shard in manifest.shards])
     after = {shard.path: Stamp(shard.size_bytes, shard.mtime_ns) for shard in stated}
     before = {shard.path: Stamp(shard.size_bytes, shard.mtime_ns) for shard in shards}
-    is_copy = is_damaged_copy(manifest, observed, after, findings)
-    saved_again = not is_copy and was_written_later(manifest, after)
+    saved_again = was_written_later(manifest, after)
+    is_copy = saved_again and _is_damaged_copy(checkpoint_path, manifest, observed, findings)
+    saved_again = saved_again and not is_copy
     if saved_again and len(trained_shards(manifest)) == 1:
         # A lone file has no neighbours that tell a new save from a cut: only its own header can.
         saved_again = read_checkpoint(checkpoint_path).status is Status.COMPLETE
     return without_rewrites(
         manifest, observed, findings, before=before, after=after, saved_again=saved_again, is_copy=is_copy
     )
+
+
+def _is_damaged_copy(
+    checkpoint_path: str, manifest: Manifest, observed: Mapping[str, ObservedShard], findings: Sequence[Finding]
+) -> bool:
+    narrower = _Narrower(checkpoint_path, manifest)
+    trained = trained_state(manifest, observed, narrower.is_equal)
+    are_sound = agree_with_own_sums(checkpoint_path, changed_paths(findings)) if trained.is_mostly_equal else None
+    return is_damaged_copy(manifest, trained, findings, are_sound=are_sound)
 
 
 def name_damaged_tensors(checkpoint_path: str, manifest: Manifest, findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -235,6 +254,16 @@ class _Narrower:
     @functools.cached_property
     def _known(self) -> dict[str, list[TensorRange]]:
         return tensors_by_shard(read_checkpoint(self._path).tensors)
+
+    def is_equal(self, tensor: TensorDigest) -> bool:
+        """Whether its own digest is what was sealed; False also where that cannot be told."""
+        if tensor.length_bytes > self._left_bytes:
+            return False
+        self._left_bytes -= tensor.length_bytes
+        try:
+            return _tensor_digest(locate(self._path, tensor.shard), tensor) == tensor.xxh3_64
+        except OSError:
+            return False
 
     def narrow(self, found: Finding) -> Finding:
         begin, end = found.begin_byte or 0, found.end_byte or 0

@@ -7,14 +7,14 @@ are damage, and so is a file that is gone, cut or grown while its neighbours lie
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from muster_agent.formats.base import Finding, Role
 from muster_agent.formats.codes import finding
 from muster_agent.formats.times import iso_time
-from muster_agent.manifest.compare import ObservedShard
-from muster_agent.manifest.model import Manifest, ShardDigest
+from muster_agent.manifest.compare import DIGEST_CHARACTERS, ObservedShard, tensors_by_shard
+from muster_agent.manifest.model import Manifest, ShardDigest, TensorDigest
 
 CHANGED = "changed_since_sealing"
 _BYTES, _SIZES = "digest_mismatch", frozenset({"shard_missing", "shard_empty", "shard_truncated", "shard_oversized"})
@@ -42,18 +42,88 @@ def was_written_later(manifest: Manifest, after: Mapping[str, Stamp]) -> bool:
     return bool(present) and all(stamp.mtime_ns > shard.mtime_ns for shard, stamp in present)
 
 
+class TrainedState(NamedTuple):
+    """How many bytes of trained state that were read are what was sealed, and how many are not."""
+
+    equal_bytes: int
+    differing_bytes: int
+
+    @property
+    def is_mostly_equal(self) -> bool:
+        """A new save leaves hardly a tensor as it was, but where it had nothing to change."""
+        return self.differing_bytes <= self.equal_bytes != 0
+
+
+def trained_state(
+    manifest: Manifest, observed: Mapping[str, ObservedShard], is_equal: Callable[[TensorDigest], bool]
+) -> TrainedState:
+    """The trained state against the seal: by tensors where the manifest names them, else by chunks. `is_equal` tells
+    of a tensor in a chunk that differs, by the tensor's own digest."""
+    tensors = tensors_by_shard(manifest.tensors)
+    equal_bytes = differing_bytes = 0
+    for shard in trained_shards(manifest):
+        if shard.path not in observed:
+            continue
+        chunks = _chunks(shard, observed[shard.path], manifest.chunk_bytes)
+        for begin, end, tensor in _parts(shard, chunks, tensors.get(shard.path, ()), manifest.chunk_bytes):
+            if all(chunks[index] for index in _indexes(begin, end, manifest.chunk_bytes)) or (
+                tensor is not None and is_equal(tensor)
+            ):
+                equal_bytes += end - begin
+            else:
+                differing_bytes += end - begin
+    return TrainedState(equal_bytes, differing_bytes)
+
+
+def _chunks(shard: ShardDigest, seen: ObservedShard, chunk_bytes: int) -> dict[int, bool]:
+    """Which chunks are equal, of those that were read or that the file no longer has."""
+    count = -(-shard.size_bytes // chunk_bytes)
+    first_lost = count if seen.size_bytes is None else min(seen.size_bytes, shard.size_bytes) // chunk_bytes
+    lost = range(first_lost, count) if (seen.size_bytes or 0) < shard.size_bytes else range(0)
+    read = {index: seen.chunks[index] == _sealed(shard, index) for index in seen.chunks if index < count}
+    return {**read, **dict.fromkeys(lost, False)}
+
+
+def _sealed(shard: ShardDigest, index: int) -> str:
+    return shard.chunks_xxh3_64[index * DIGEST_CHARACTERS : (index + 1) * DIGEST_CHARACTERS]
+
+
+def _parts(
+    shard: ShardDigest, chunks: Mapping[int, bool], tensors: Sequence[TensorDigest], chunk_bytes: int
+) -> Iterator[tuple[int, int, TensorDigest | None]]:
+    """(begin, end, tensor) of what was looked at whole."""
+    if not tensors:
+        for index in chunks:
+            yield index * chunk_bytes, min((index + 1) * chunk_bytes, shard.size_bytes), None
+    for tensor in tensors:
+        begin, end = tensor.offset_bytes, tensor.offset_bytes + tensor.length_bytes
+        if all(index in chunks for index in _indexes(begin, end, chunk_bytes)):
+            yield begin, end, tensor
+
+
+def _indexes(begin: int, end: int, chunk_bytes: int) -> range:
+    return range(begin // chunk_bytes, -(-end // chunk_bytes))
+
+
+def changed_paths(findings: Iterable[Finding]) -> set[str]:
+    """The files of which something other than what was sealed lies there."""
+    return {found.path for found in findings if found.code == _BYTES or found.code in _SIZES}
+
+
 def is_damaged_copy(
-    manifest: Manifest,
-    observed: Mapping[str, ObservedShard],
-    after: Mapping[str, Stamp],
-    findings: Iterable[Finding],
+    manifest: Manifest, trained: TrainedState, findings: Iterable[Finding], *, are_sound: bool | None
 ) -> bool:
-    """Whether files that all have later times are a copy made without times, and not a new save: most of the trained
-    state that was read is bit for bit what was sealed, and a new save would not leave it so. What differs is damage."""
-    changed = {found.path for found in findings if found.code == _BYTES or found.code in _SIZES}
-    there = [shard.path for shard in trained_shards(manifest) if after[shard.path].size_bytes is not None]
-    read = [path for path in there if path in changed or (path in observed and observed[path].chunks)]
-    return was_written_later(manifest, after) and 2 * len(changed.intersection(read)) <= len(read) != 0
+    """Whether files that all have later times are a copy made without times, in which what differs is damage, and not a
+    new save. In a new save trained state has changed, or what has changed is sound by its format: `are_sound` is
+    whether the changed files agree with the check sums that they carry, None where they carry none."""
+    if not trained.is_mostly_equal or are_sound is not None:
+        return trained.is_mostly_equal and not are_sound
+    if trained.differing_bytes:
+        return True
+    changed = changed_paths(findings)
+    roles = {shard.role for shard in manifest.shards if shard.path in changed}
+    alike = [shard.path for shard in manifest.shards if shard.role in roles]
+    return 2 * len(changed) <= len(alike)
 
 
 def trained_shards(manifest: Manifest) -> list[ShardDigest]:
