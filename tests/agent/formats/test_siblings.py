@@ -231,6 +231,31 @@ def test_a_folder_that_only_some_steps_have_need_not_be_there(run: list[ShardMap
     assert without_parts(run, AgeLimit(NOW_NS / 1e9, 600)) == run
 
 
+def test_what_all_older_steps_have_and_the_two_newest_have_not_is_named_on_both() -> None:
+    older = [in_parts(step, "trainer", "orchestrator") for step in (5, 6, 7)]
+    run = [*older, in_parts(8, "trainer"), in_parts(9, "trainer")]
+    found = codes(run)
+    assert {name for name, listed in found.items() if "state_shrank" in listed} == {"step-8", "step-9"}
+    assert "all 3 older steps here have orchestrator, and the 2 newest have not" in detail(run, "step-9")
+    rng = shard("rng_state_0.pth", Role.RNG, 10)
+    files = [made(step, shard("model.pt"), *([rng] if step < 40 else [])) for step in (10, 20, 30, 40, 50)]
+    assert codes(files)["step-50"] == ["state_shrank"] and codes(files)["step-30"] == []
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        [in_parts(7, "trainer", "critic"), in_parts(8, "trainer"), in_parts(9, "trainer")],
+        [in_parts(step, "trainer", *(["critic"] if step < 4 else [])) for step in range(1, 9)],
+        [in_parts(step, "trainer", "old" if step < 5 else "new") for step in range(1, 7)],
+        [in_parts(step, "trainer", *(["eval"] if step < 5 else [])) for step in range(1, 7)],
+        [in_parts(step, "trainer", f"mp_rank_{step:02d}") for step in range(1, 7)],
+    ],
+)
+def test_what_came_out_of_use_or_got_another_name_is_no_alarm(run: list[ShardMap]) -> None:
+    assert not any("state_shrank" in listed for listed in codes(run).values())
+
+
 def test_a_kind_of_file_that_every_other_step_has_is_missed() -> None:
     rng = [shard(f"rng_state_{rank}.pth", Role.RNG, 10) for rank in range(2)]
     run = [made(step, shard("model.pt"), *(rng if step != 20 else [])) for step in (10, 20, 30)]

@@ -291,8 +291,8 @@ def test_a_member_beyond_the_data_is_refused() -> None:
     assert "into the directory" in damage_of(seen(data.replace(last, longer)))[0]
 
 
-def test_a_hole_is_a_warning_with_its_range(tmp_path: Path) -> None:
-    data = torch_zip({"w": Tensor("0", (1 << 20,))})
+def test_a_hole_in_a_file_without_sums_is_a_warning_with_its_range(tmp_path: Path) -> None:
+    data = torch_zip({"w": Tensor("0", (1 << 20,))}, with_crc=False)
     (tmp_path / "x.pt").write_bytes(data)
     with (tmp_path / "x.pt").open("r+b") as file:
         file.truncate(1 << 20)

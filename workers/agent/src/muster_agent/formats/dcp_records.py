@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from muster_agent.formats.base import Finding, TensorRange
 from muster_agent.formats.codes import finding
@@ -12,12 +12,12 @@ from muster_agent.formats.dcp_metadata import Plan, TensorPlan, raw_bytes
 from muster_agent.formats.dcp_values import Chunk, Stored
 from muster_agent.formats.draft import role_of
 from muster_agent.formats.folder import Folder, trouble
-from muster_agent.formats.holes import hole_findings
+from muster_agent.formats.holes import hole_findings, judged_by_sums
 from muster_agent.formats.names import step_of_name
 from muster_agent.formats.spread import spread
 from muster_agent.formats.torch_record import ZIP_MAGIC, tensor_bytes
 from muster_agent.formats.tree import Opened
-from muster_agent.formats.zip_directory import END_BYTES, END_MAGIC, ZipRefused, read_archive
+from muster_agent.formats.zip_directory import END_BYTES, END_MAGIC, Member, ZipRefused, read_archive
 
 FILES_LOOKED_AT = 16
 HEADS_PER_FILE = 8
@@ -54,7 +54,10 @@ def record_findings(
             with folder.open(name) as opened:
                 holes = hole_findings(opened, name)
                 if fits and not plan.raw_records:
-                    found.extend(_zip_findings(opened, name, records, every_record=every_file or bool(holes)))
+                    faults = _zip_findings(opened, name, records, every_record=every_file or bool(holes))
+                    found.extend(faults)
+                    if holes and not faults and len(records) == len(set(by_file[name])):
+                        holes = judged_by_sums(holes, opened, _members(opened, records))
                 found.extend(holes)
         except OSError as error:
             detail = f"{name} could not be read: {error.strerror}"
@@ -88,6 +91,17 @@ def _zip_findings(opened: Opened, name: str, records: list[Stored], *, every_rec
     if last is not None and opened.pread(4, last.offset + last.length - END_BYTES) != END_MAGIC:
         return [_record_finding(name, last, _END_FAULT)]
     return []
+
+
+def _members(opened: Opened, records: Iterable[Stored]) -> list[Member]:
+    """Of all records that are zips; none where some are none, so that nothing vouches for a part of the file."""
+    members: list[Member] = []
+    for item in records:
+        archive = None if item.transformed else read_archive(opened, item.offset, item.offset + item.length)
+        if archive is None:
+            return []
+        members += archive.members
+    return members
 
 
 _BEGIN_FAULT = "does not begin as a record does"

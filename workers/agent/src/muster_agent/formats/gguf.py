@@ -10,7 +10,7 @@ from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, trouble
-from muster_agent.formats.holes import hole_findings
+from muster_agent.formats.holes import hole_findings, judged_by_tensors
 from muster_agent.formats.reader import Family
 from muster_agent.formats.safetensors import add_absent
 from muster_agent.formats.tree import Opened
@@ -119,7 +119,8 @@ def _add(draft: Draft, folder: Folder, name: str, with_tensors: bool) -> Header 
     try:
         with folder.open(name) as opened:
             header = read_header(opened, name)
-            holes = hole_findings(opened, name)
+            places = [(one.name, one.offset_bytes, one.offset_bytes + one.length_bytes) for one in header.tensors]
+            holes = judged_by_tensors(hole_findings(opened, name), places)
     except HeaderRefused as broken:
         draft.findings.append(broken.found)
         if broken.found.code in ("shard_empty", "shard_truncated"):

@@ -1,6 +1,6 @@
 """The check sums that formats carry themselves, held against the bytes before those are sealed: a zip's CRC-32 (files
-of torch.save, the records of DCP), OCDBT's CRC-32C, and what else a line in `SOURCES` finds. Sealing damaged bytes would
-bless them.
+of torch.save, the records of DCP), the CRC-32C of OCDBT, and what else a line in `SOURCES` finds. Sealing damaged bytes
+would bless them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import msgspec
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.folder import POSIX, trouble
-from muster_agent.formats.holes import hole_findings
+from muster_agent.formats.holes import hole_findings, judged_by_tensors
 from muster_agent.formats.safetensors_quick import BITS, quick_names
 from muster_agent.formats.tree import Tree
 
@@ -68,8 +68,10 @@ def read_header(file_path: str, shown: str, *, with_tensors: bool = True, tree: 
             header = parse_header(
                 start, opened.size_bytes, shown, lambda count: opened.pread(count, 8), with_tensors=with_tensors
             )
-            if header.ok:
-                header.findings.extend(hole_findings(opened, shown))
+            if header.ok and (holes := hole_findings(opened, shown)):
+                careful = parse_header(start, opened.size_bytes, shown, lambda count: opened.pread(count, 8))
+                places = [(tensor.name, tensor.begin, tensor.end) for tensor in careful.tensors]
+                header.findings.extend(judged_by_tensors(holes, places))
             return header
     except OSError as error:
         return _unread(error, file_path, shown)

@@ -105,6 +105,24 @@ def _lesser(one: ShardMap, gone: Sequence[str], age_limit: AgeLimit) -> ShardMap
     )
 
 
+LEAST_OLDER = 3
+
+
+def lost_lately(have: Sequence[frozenset[str]]) -> tuple[int, list[str]]:
+    """What every older step has and none of the newest: the number of older steps, and the names. `have` are the names
+    in each step, oldest first. Two steps or more must lack them, but not more than have them, and nothing that only
+    those have may stand in for them: a change made on purpose soon is the rule, and no alarm."""
+    for older in range(len(have) - 2, max(LEAST_OLDER, -(-len(have) // 2)) - 1, -1):
+        before, after = have[:older], have[older:]
+        if frozenset.intersection(*after) - frozenset.union(*before):
+            continue
+        gone = frozenset.intersection(*before) - frozenset.union(*after)
+        names = sorted(name for name in gone if not _BY_PRODUCTS.fullmatch(name.lower()))
+        if names:
+            return older, names
+    return 0, []
+
+
 Enough = Callable[[ShardMap, Sequence[Pointer]], bool]
 
 

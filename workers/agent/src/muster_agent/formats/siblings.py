@@ -15,7 +15,7 @@ from muster_agent.decide.lineage import SavePoint, lineages
 from muster_agent.formats.base import Finding, Role, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
 from muster_agent.formats.names import is_temporary, is_word_for_last, names_a_step, step_of_name
-from muster_agent.formats.sibling_parts import parts_of, without_numbers
+from muster_agent.formats.sibling_parts import lost_lately, parts_of, without_numbers
 from muster_agent.formats.times import duration
 from muster_agent.formats.verdict import LEAST_GRACE_SECONDS, grace_seconds_for
 
@@ -169,6 +169,16 @@ def _shrunk(beside: Sequence[ShardMap]) -> Found:
             detail = _without_kinds(kinds[index], how_many, len(group)) or _less_than(one, group[index - 1], after)
             if detail:
                 yield one.path, finding("state_shrank", path=one.path, detail=detail)
+        yield from _lost_lately(group, kinds)
+
+
+def _lost_lately(group: Sequence[ShardMap], kinds: Sequence[frozenset[Kind]]) -> Found:
+    """A writer that failed at every one of the newest saves: held against each other they look alike."""
+    have = [parts_of(one) | {name for _, name in own} for one, own in zip(group, kinds, strict=True)]
+    older, names = lost_lately(have)
+    for one in group[older:] if names else ():
+        detail = f"all {older} older steps here have {_some(names)}, and the {len(group) - older} newest have not"
+        yield one.path, finding("state_shrank", path=one.path, detail=detail)
 
 
 def _less_than(one: ShardMap, before: ShardMap, after: ShardMap | None) -> str | None:

@@ -16,7 +16,7 @@ from muster_agent.formats.base import Finding, Role, Severity, ShardEntry, Tenso
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, trouble
-from muster_agent.formats.holes import hole_findings
+from muster_agent.formats.holes import hole_findings, judged_by_sums
 from muster_agent.formats.limits import check_pickle
 from muster_agent.formats.pickle_machine import PickleRefused, Record
 from muster_agent.formats.safetensors import add_absent
@@ -132,7 +132,8 @@ def _zip(opened: Opened, archive: Archive, tail: bytes, name: str) -> TorchFile:
         findings.append(lookalikes.begins_wrongly(head, name, begin))
     if begin:
         findings.append(_prefixed(name, begin))
-    findings.extend(hole_findings(opened, name))
+    if holes := hole_findings(opened, name):
+        findings.extend(judged_by_sums(holes, opened, archive.members))
     kind = "zip"
     if f"{PICKLE_SUFFIX}\0" not in names and not names.endswith(PICKLE_SUFFIX):
         kind = "other"
