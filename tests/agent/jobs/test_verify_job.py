@@ -424,7 +424,7 @@ def test_a_flipped_byte_in_a_copy_made_without_times_is_damage_in_whatever_file(
 def test_a_flipped_byte_in_the_only_file_of_a_copy_made_without_times_is_damage(tmp_path: Path, large: bool) -> None:
     source = random.Random(5)
     path = tmp_path / "step-10.safetensors"
-    parts = {f"model.w{number}": source.randbytes((3_000_000 if large else 3_000)) for number in range(4)}
+    parts = {f"model.w{number}": source.randbytes(3_000_000 if large else 3_000) for number in range(4)}
     path.write_bytes(safetensors_bytes(parts))
     manifest = seal(str(path)).manifest
     assert manifest is not None
