@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +17,11 @@ from muster_agent.jobs.seal import seal
 from muster_agent.probes.gds import GdsProbe
 from muster_agent.reload import gds
 from muster_agent.reload.gds import GdsSession, GdsUnavailable
+from muster_agent.reload.gpu.device import CudaDevice
+from muster_agent.reload.gpu.memory import DeviceArena
 
 from tests.agent.checkpoint_factory import write_checkpoint
-from tests.agent.reload.gpu_stand_in import StandInDevice
+from tests.agent.reload.gpu_stand_in import StandIn
 
 
 class FakeCufile:
@@ -30,6 +33,8 @@ class FakeCufile:
         self._path, self._fail = path, fail
         self.reads = 0
         self.open_handles: set[int] = set()
+        self.registered: set[int] = set()
+        self.gpu: StandIn
 
     def Descr(self) -> Any:  # noqa: N802
         descriptor = SimpleNamespace(type=0, handle=SimpleNamespace(fd=-1), fs_ops=None)
@@ -45,9 +50,11 @@ class FakeCufile:
 
     def stats_start(self) -> None: ...
 
-    def buf_register(self, *_arguments: int) -> None: ...
+    def buf_register(self, address: int, _size: int, _flags: int) -> None:
+        self.registered.add(address)
 
-    def buf_deregister(self, _address: int) -> None: ...
+    def buf_deregister(self, address: int) -> None:
+        self.registered.remove(address)
 
     def handle_register(self, descriptor: Any) -> int:
         self.open_handles.add(descriptor.handle.fd)
@@ -64,7 +71,7 @@ class FakeCufile:
         flags = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY)
         data = os.pread(flags, size, offset)
         os.close(flags)
-        ctypes.memmove(address, data, len(data))
+        ctypes.memmove(self.gpu.host_pointer(address), data, len(data))
         return len(data)
 
     def StatsLevel3(self) -> Any:  # noqa: N802
@@ -76,13 +83,12 @@ class FakeCufile:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def fake(monkeypatch: pytest.MonkeyPatch, gpu: StandIn) -> Any:
     def install(cufile: FakeCufile) -> FakeCufile:
+        cufile.gpu = gpu
         bindings = SimpleNamespace(cufile=cufile, nvrtc=nvrtc)
-        monkeypatch.setattr(StandInDevice, "folder", str(tmp_path_factory.getbasetemp()))
-        monkeypatch.setattr(gds, "CudaDevice", StandInDevice)
-        monkeypatch.setitem(__import__("sys").modules, "cuda", SimpleNamespace(bindings=bindings))
-        monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", bindings)
+        monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(bindings=bindings))
+        monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
         return cufile
 
     return install
@@ -111,6 +117,52 @@ def test_a_negative_answer_is_an_error_and_never_a_short_read(tmp_path: Path, fa
     session = GdsSession(block_bytes=8192)
     with pytest.raises(OSError, match="gave -5"):
         session.open(str(tmp_path / "a")).read_into(memoryview(bytearray(8192)), 0, 8192)
+    session.close()
+    session.close()
+
+
+def test_a_session_that_cannot_open_gives_the_device_back(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cufile = fake(FakeCufile())
+
+    def refuse() -> None:
+        raise RuntimeError("cuFileError 5033: NVFS setup error")
+
+    monkeypatch.setattr(cufile, "driver_open", refuse)
+    with pytest.raises(GdsUnavailable, match="cuFileDriverOpen: cuFileError 5033"):
+        GdsSession()
+
+
+def test_a_buffer_that_cufile_refuses_is_an_error_of_the_read_and_is_freed(
+    tmp_path: Path, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cufile = fake(FakeCufile())
+
+    def refuse(*_arguments: int) -> None:
+        raise RuntimeError("cuFileError 5011")
+
+    monkeypatch.setattr(cufile, "buf_register", refuse)
+    (tmp_path / "a").write_bytes(b"x" * 8192)
+    session = GdsSession(block_bytes=8192)
+    source = session.open(str(tmp_path / "a"))
+    with pytest.raises(OSError, match="cuFileBufRegister: cuFileError 5011"):
+        source.read_in_place(0, 8192)
+    source.close()
+    session.close()
+
+
+def test_bytes_that_the_device_keeps_lie_at_their_places(tmp_path: Path, fake: Any, gpu: StandIn) -> None:
+    cufile = fake(FakeCufile())
+    data = os.urandom(20_000)
+    (tmp_path / "a").write_bytes(data)
+    arena = DeviceArena(0, [100, len(data)])
+    session = GdsSession(block_bytes=8192, arena=arena)
+    source = session.open(str(tmp_path / "a"), 1)
+    counts = [source.read_in_place(offset, 8192) for offset in range(0, len(data), 8192)]
+    source.close()
+    session.close()
+    assert counts == [8192, 8192, 3616] and cufile.registered == set()
+    assert gpu.bytes_at(arena.place(1, 0), len(data)) == data
+    arena.close()
 
 
 def test_the_canary_reports_which_path_its_reads_took(tmp_path: Path, fake: Any) -> None:
@@ -167,10 +219,10 @@ def test_damage_that_only_the_device_saw_names_shard_and_bytes(tmp_path: Path, f
 
 
 def test_where_the_device_cannot_hash_blocks_come_back_and_the_report_says_so(
-    tmp_path: Path, fake: Any, usable: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake: Any, usable: None, gpu: StandIn
 ) -> None:
     fake(FakeCufile())
-    monkeypatch.setattr(StandInDevice, "compute_capability", lambda _self: (1, 0))
+    gpu.set_capability(1, 0)
     report = reload(str(_sealed(tmp_path)), backend="gds", evict=False)
     assert (report.verified, report.evidence["verify_path"]) == (True, "device_to_host")
     assert "NVRTC" in report.evidence["device_hash_unavailable_because"]
@@ -180,7 +232,7 @@ def test_bytes_that_nothing_was_sealed_about_are_read_and_stay_on_the_device(
     tmp_path: Path, fake: Any, usable: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(FakeCufile())
-    monkeypatch.setattr(StandInDevice, "copy_to_host", None)
+    monkeypatch.setattr(CudaDevice, "copy_to_host", None)
     checkpoint = write_checkpoint(tmp_path / "run", 1, world_size=2, rank_bytes=1 << 20)
     report = reload(str(checkpoint), backend="gds", evict=False)
     assert (report.effective, report.verified) == ("gds", None)

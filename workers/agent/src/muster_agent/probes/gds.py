@@ -6,7 +6,6 @@ is only ever tried in a child process, after the driver itself has answered.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
@@ -14,6 +13,10 @@ import sys
 from typing import Any
 
 import msgspec
+
+from muster_agent.probes.cuda import read_cuda_devices
+
+__all__ = ["GdsProbe", "classify_counts", "parse_probe", "read_cuda_devices", "read_gds"]
 
 PROBE_TIMEOUT_SECONDS = 20.0
 _PROBE_MODULE = "muster_agent.reload.gds"
@@ -26,22 +29,6 @@ class GdsProbe(msgspec.Struct, frozen=True, kw_only=True):
     usable: bool
     reason: str
     evidence: dict[str, Any] = {}
-
-
-def read_cuda_devices() -> tuple[int, str]:
-    """(number of CUDA devices, reason where it is 0). Loads the driver library only; creates no context."""
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0, "no CUDA driver on this node (libcuda.so.1 is not installed)"
-    status = cuda.cuInit(0)
-    if status != 0:
-        return 0, f"the CUDA driver does not start (cuInit gave {status})"
-    count = ctypes.c_int(0)
-    status = cuda.cuDeviceGetCount(ctypes.byref(count))
-    if status != 0 or count.value == 0:
-        return 0, "the CUDA driver finds no device"
-    return count.value, ""
 
 
 def read_gds(path: str, device_index: int = 0) -> GdsProbe:

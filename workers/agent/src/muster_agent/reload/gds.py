@@ -19,6 +19,7 @@ from typing import Any
 
 from muster_agent.reload.gpu.device import CudaDevice, DeviceUnavailable
 from muster_agent.reload.gpu.hasher import ChunkHasher, HasherUnavailable
+from muster_agent.reload.gpu.memory import DeviceArena, NoDeviceRoom, require_room
 from muster_agent.reload.plan import BLOCK_BYTES
 from muster_agent.storage.posix import ALIGN_BYTES
 
@@ -31,37 +32,55 @@ class GdsUnavailable(Exception):
 
 
 class GdsSession:
-    """cuFile opened once for one reload, counting the path of every read. Raises GdsUnavailable.
+    """cuFile opened once for one reload, counting the path of every read. Raises GdsUnavailable, and NoDeviceRoom
+    before anything is read. With an `arena` the device keeps every byte of its shards.
 
     With `hash_chunks` the device hashes what it reads; where it cannot, `hasher` is None and `no_hasher` says why.
     """
 
-    def __init__(self, device_index: int = 0, block_bytes: int = BLOCK_BYTES, *, hash_chunks: bool = False) -> None:
+    def __init__(
+        self,
+        device_index: int = 0,
+        block_bytes: int = BLOCK_BYTES,
+        *,
+        readers: int = 1,
+        hash_chunks: bool = False,
+        arena: DeviceArena | None = None,
+    ) -> None:
+        self._block_bytes, self.arena = block_bytes, arena
+        self.hasher: ChunkHasher | None = None
+        self.no_hasher = ""
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        with contextlib.ExitStack() as undo:
+            self._open(undo, device_index)
+            require_room(self.device, readers * block_bytes)
+            if hash_chunks:
+                self._prepare_hasher(undo)
+            self._cleanup = undo.pop_all()
+
+    def _open(self, undo: contextlib.ExitStack, device_index: int) -> None:
         try:
             self.device = CudaDevice(device_index)
         except DeviceUnavailable as error:
             raise GdsUnavailable(str(error)) from error
-        self._block_bytes = block_bytes
-        self.hasher: ChunkHasher | None = None
-        self.no_hasher = ""
-        self._local = threading.local()
-        self._blocks: list[int] = []
-        self._lock = threading.Lock()
+        undo.callback(self.device.release)
         try:
             from cuda.bindings import cufile
         except ImportError as error:
             raise GdsUnavailable("the package cuda-bindings is not installed") from error
         self.cufile: Any = cufile
         self._attempt("cuFileDriverOpen", cufile.driver_open)
+        undo.callback(cufile.driver_close)
         self._counting = self._start_counting()
-        if hash_chunks:
-            self._prepare_hasher()
 
-    def _prepare_hasher(self) -> None:
+    def _prepare_hasher(self, undo: contextlib.ExitStack) -> None:
         try:
             self.hasher = ChunkHasher(self.device)
         except HasherUnavailable as error:
             self.no_hasher = str(error)
+        else:
+            undo.callback(self.hasher.close)
 
     def _attempt(self, what: str, call: Any, *arguments: Any) -> Any:
         try:
@@ -77,20 +96,24 @@ class GdsSession:
             return False
         return True
 
-    def open(self, path: str) -> GdsSource:
-        """Open a shard for reads into this session's device. Raises OSError."""
-        return GdsSource(self, path)
+    def open(self, path: str, shard: int = 0) -> GdsSource:
+        """Open a shard (its number in the arena, where there is one) for reads into this session's device. Raises
+        OSError."""
+        return GdsSource(self, path, shard)
 
     def device_block(self) -> int:
         """This thread's block of device memory, registered with cuFile."""
         address: int | None = getattr(self._local, "address", None)
         if address is None:
             self.device.make_current()
-            address = self.device.allocate(self._block_bytes)
-            self._attempt("cuFileBufRegister", self.cufile.buf_register, address, self._block_bytes, 0)
-            self._local.address = address
             with self._lock:
-                self._blocks.append(address)
+                address = self._local.address = self._register(self.device.allocate(self._block_bytes))
+        return address
+
+    def _register(self, address: int) -> int:
+        self._cleanup.callback(self.device.free, address)
+        self._attempt("cuFileBufRegister", self.cufile.buf_register, address, self._block_bytes, 0)
+        self._cleanup.callback(self.cufile.buf_deregister, address)
         return address
 
     def counts(self) -> dict[str, int] | None:
@@ -106,16 +129,10 @@ class GdsSession:
         }
 
     def close(self) -> None:
-        """Give device memory and the driver back."""
-        self.device.make_current()
-        for address in self._blocks:
-            self.cufile.buf_deregister(address)
-            self.device.free(address)
-        self._blocks.clear()
-        if self.hasher is not None:
-            self.hasher.close()
-        self.cufile.driver_close()
-        self.device.release()
+        """Give device memory and the driver back; calling it twice is harmless."""
+        with contextlib.suppress(DeviceUnavailable):
+            self.device.make_current()
+        self._cleanup.close()
 
 
 @contextlib.contextmanager
@@ -132,8 +149,8 @@ def _as_os_error() -> Iterator[None]:
 class GdsSource:
     """One shard read through cuFile; see `ShardSource` and `InPlaceSource`."""
 
-    def __init__(self, session: GdsSession, path: str) -> None:
-        self._session = session
+    def __init__(self, session: GdsSession, path: str, shard: int) -> None:
+        self._session, self._shard = session, shard
         self._handle: int | None = None
         self._fd: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_DIRECT)
         status = os.fstat(self._fd)
@@ -158,9 +175,14 @@ class GdsSource:
         return count
 
     def read_in_place(self, offset_bytes: int, length_bytes: int) -> int:
-        """See `InPlaceSource.read_in_place`."""
+        """See `InPlaceSource.read_in_place`. Where the device keeps every byte, the block is then copied to its place
+        in there: cuFile's registered block stays small, and the device copies at the rate of its own memory."""
+        arena = self._session.arena
         with _as_os_error():
-            return self._read(offset_bytes, length_bytes)[1]
+            address, count = self._read(offset_bytes, length_bytes)
+            if count and arena is not None:
+                self._session.device.copy_within(arena.place(self._shard, offset_bytes), address, count)
+            return count
 
     def digests_in_place(self, length_bytes: int, chunk_bytes: int) -> list[int]:
         """See `InPlaceSource.digests_in_place`."""
@@ -226,7 +248,7 @@ def main(arguments: list[str]) -> int:
     """`PATH DEVICE_INDEX`: print the canary's report as one JSON line; exit 1 with `error` where it failed."""
     try:
         report = canary(arguments[0], int(arguments[1]))
-    except (GdsUnavailable, OSError) as error:
+    except (GdsUnavailable, NoDeviceRoom, OSError) as error:
         sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
         return 1
     sys.stdout.write(json.dumps(report) + "\n")
