@@ -1,0 +1,265 @@
+"""Copying one checkpoint: every byte read once, checked on its way, proven at the target, and only then in its place.
+
+The work can stop at any moment and go on elsewhere from its cursor. What the cursor says of the target is only what the
+writer knew; the proof reads what really lies there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from muster_agent.jobs.chunks import StatedShard, read_shards
+from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.copy_blocks import CopyConsumer, ExpectedDigests, ProofConsumer
+from muster_agent.jobs.copy_model import CopiedFile, CopyCursor, CopyOrder, CopyTrouble, source_trouble, target_trouble
+from muster_agent.jobs.copy_posix import same_mark
+from muster_agent.jobs.copy_seal import CopySeal, copy_manifest
+from muster_agent.jobs.copy_survey import require_whole, survey
+from muster_agent.jobs.copy_target import CopyTarget
+from muster_agent.jobs.failpoints import failpoint
+from muster_agent.manifest.model import Manifest
+from muster_agent.reload.plan import Extent
+from muster_agent.reload.totals import ReadTotals
+from muster_agent.storage.throttle import Throttle
+
+UNIT_BYTES = 256 * 1024 * 1024
+UNIT_FILES = 256
+"""What is read in one pass; after each the cursor is offered for saving."""
+Save = Callable[[], None]
+
+
+class Part(NamedTuple):
+    """Bytes of one file: of the file number `file` of the cursor, from `begin` to `end`."""
+
+    file: int
+    begin: int
+    end: int
+
+
+class CopyJob:
+    """The steps of one copy, in order: `survey`, `copy`, `prove`, `switch`. Each may be called again after it was
+    interrupted, and does only what is left. `save` is called whenever the cursor got further. All raise CopyTrouble,
+    and Cancelled within one block of being told to stop; the cursor is right after any of them."""
+
+    def __init__(self, order: CopyOrder, cursor: CopyCursor, target: CopyTarget, save: Save = lambda: None) -> None:
+        self.order, self.cursor, self._target, self._save = order, cursor, target, save
+        self._throttle = Throttle(order.max_bytes_per_second)
+        self._expected: ExpectedDigests | None = None
+        self._lock = threading.Lock()
+
+    def look(self) -> None:
+        """Whether both tiers are there, and the same as when the copy began."""
+        mark = same_mark(self.order.source_root, self.cursor.source_mark, "source_unreachable")
+        self.cursor.source_mark = mark
+        self._target.look(self.cursor)
+
+    def survey(self) -> None:
+        """Find out what is to be copied; nothing is written."""
+        if not self.cursor.is_surveyed:
+            files, folders = survey(self.order)
+            self.cursor.files, self.cursor.folders, self.cursor.is_surveyed = files, folders, True
+            self._save()
+
+    # -- copying -------------------------------------------------------------------------------------------------------
+    def copy(self, control: JobControl) -> None:
+        """Bring every byte to the target, checked against the seal on its way (or sealed, where there is none), and
+        make it durable."""
+        cursor = self.cursor
+        if cursor.is_closed:
+            return
+        self._target.begin(cursor)
+        failpoint("copy.begun")
+        seal = CopySeal(self.order, cursor.files) if self.order.manifest is None else None
+        try:
+            for parts in _units(cursor.files, _not_copied, self._target.block_bytes):
+                self._copy_unit(parts, seal, control)
+                self._save()
+                failpoint("copy.written")
+        finally:
+            self._target.pause()
+        self._require_unchanged()
+        self._target.close(cursor, control.check)
+        cursor.manifest = copy_manifest(self.order, cursor.files, self._target.stats(cursor.files))
+        cursor.is_closed = True
+        failpoint("copy.closed")
+        self._save()
+
+    def _copy_unit(self, parts: Sequence[Part], seal: CopySeal | None, control: JobControl) -> None:
+        files, expected = self.cursor.files, self._digests()
+        numbers = [part.file for part in parts]
+        if seal is not None:
+            for number in numbers:
+                seal.catch_up(number, self._target, expected, control)
+        consumer = CopyConsumer(numbers, files, expected, self._write, self._slow_down, seal.consumer if seal else None)
+        try:
+            totals = self._read_source(parts, consumer, control)
+        finally:
+            for number, prefix in consumer.prefixes.items():
+                files[number].copied_bytes = prefix.bytes
+                expected.save(number, prefix.bytes)
+            self._target.pause()
+        self._require_read(numbers, totals)
+        if seal is not None:
+            for number in numbers:
+                seal.finish(number)
+
+    def _read_source(self, parts: Sequence[Part], consumer: CopyConsumer, control: JobControl) -> ReadTotals:
+        files = [self.cursor.files[part.file] for part in parts]
+        shards = [StatedShard(one.path, self._at(one), one.size_bytes, one.mtime_ns) for one in files]
+        extents = [Extent(index, part.begin, part.end - part.begin) for index, part in enumerate(parts)]
+        return read_shards(
+            extents,
+            shards,
+            consumer,
+            control,
+            phase="copy",
+            chunk_bytes=max(self.order.chunk_bytes, self._target.block_bytes),
+            threads=self.order.threads,
+        )
+
+    def _require_read(self, numbers: Sequence[int], totals: ReadTotals) -> None:
+        for index, error in totals.errors.items():
+            raise source_trouble(error, self._at(self.cursor.files[numbers[index]])) from error
+
+    def _require_unchanged(self) -> None:
+        """The source is, after the copy, what it was before it."""
+        for one in self.cursor.files:
+            try:
+                seen = os.stat(self._at(one))
+            except OSError as error:
+                raise source_trouble(error, self._at(one)) from error
+            if (seen.st_size, seen.st_mtime_ns) != (one.size_bytes, one.mtime_ns):
+                raise CopyTrouble("source_changed", f"{self._at(one)} changed while it was copied; nothing was removed")
+
+    def _at(self, file: CopiedFile) -> str:
+        source = self.order.source
+        return os.path.join(source, file.path) if os.path.isdir(source) else source
+
+    def _write(self, number: int, offset_bytes: int, data: memoryview) -> None:
+        self._target.write(self.cursor.files[number], offset_bytes, data)
+
+    def _slow_down(self, size_bytes: int, check: Callable[[], None]) -> None:
+        self._throttle.wait(size_bytes, check)
+
+    def _digests(self) -> ExpectedDigests:
+        if self._expected is None:
+            self._expected = ExpectedDigests(self.cursor.files, self.order.manifest, self.order.chunk_bytes)
+        return self._expected
+
+    # -- proof ---------------------------------------------------------------------------------------------------------
+    def prove(self, control: JobControl) -> None:
+        """Read the copy back from the target and compare every chunk; or rely on the checksum that the store compared,
+        where the order says so. What differs is to be copied again: CopyTrouble `proof_failed`."""
+        cursor = self.cursor
+        if self.order.proof == "checksum" and self._target.proves_by_checksum():
+            for one in cursor.files:
+                one.proven_bytes = one.size_bytes
+            return
+        for parts in _units(cursor.files, _not_proven, self.order.chunk_bytes):
+            self._prove_unit(parts, control)
+            self._save()
+            failpoint("prove.read")
+
+    def _prove_unit(self, parts: Sequence[Part], control: JobControl) -> None:
+        files = self.cursor.files
+        numbers = [part.file for part in parts]
+        consumer = ProofConsumer(numbers, files, self._digests(), self._slow_down)
+        extents = [Extent(index, part.begin, part.end - part.begin) for index, part in enumerate(parts)]
+        try:
+            errors = self._target.read_back(extents, [files[number] for number in numbers], consumer, control)
+        finally:
+            for number, prefix in consumer.prefixes.items():
+                files[number].proven_bytes = prefix.bytes
+        for index, error in errors.items():
+            self._copy_again(numbers[index], 0)
+            raise target_trouble(error, files[numbers[index]].path) from error
+        if consumer.wrong:
+            for number, begin in consumer.wrong.items():
+                self._copy_again(number, begin)
+            told = ", ".join(f"{files[number].path} from byte {begin}" for number, begin in consumer.wrong.items())
+            raise CopyTrouble(
+                "proof_failed", f"what was read back from {self.order.target} is not what was written: {told}"
+            )
+
+    def _copy_again(self, number: int, begin: int) -> None:
+        """What was read back is not what was written: nothing of the file from there on counts as copied."""
+        one = self.cursor.files[number]
+        one.copied_bytes = begin - begin % self._target.block_bytes
+        one.proven_bytes = min(one.proven_bytes, one.copied_bytes)
+        one.upload, one.parts = "", {}
+        if not one.is_sealed and one.is_shard:
+            one.copied_bytes = one.proven_bytes = 0
+            one.xxh3_128, one.tensors = "", []
+        self._digests().forget(number, one.copied_bytes)
+        self._digests().save(number, one.copied_bytes)
+        self.cursor.is_closed = False
+
+    # -- the switch ----------------------------------------------------------------------------------------------------
+    def switch(self) -> Manifest:
+        """Put the proven copy in its place, with the manifest beside it, and look that it reads as the checkpoint that
+        it is a copy of. Gives that manifest."""
+        cursor = self.cursor
+        assert cursor.is_closed and cursor.manifest is not None and cursor.proven_bytes == cursor.total_bytes
+        if not cursor.is_switched:
+            self._target.switch(cursor.manifest, cursor)
+            cursor.is_switched = True
+            self._save()
+        return cursor.manifest
+
+    def discard(self) -> None:
+        """Remove what this copy left at the target; one that was switched stays."""
+        self._target.discard(self.cursor)
+
+    @property
+    def is_proven(self) -> bool:
+        return self.cursor.is_closed and self.cursor.proven_bytes == self.cursor.total_bytes
+
+
+def run_copy(order: CopyOrder, target: CopyTarget, control: JobControl) -> tuple[CopyCursor, float]:
+    """The whole copy in one go; gives its cursor and the seconds that it took."""
+    began = time.monotonic()
+    job = CopyJob(order, CopyCursor(), target)
+    job.look()
+    job.survey()
+    job.copy(control)
+    job.prove(control)
+    job.switch()
+    require_whole(order.target)
+    return job.cursor, time.monotonic() - began
+
+
+def _not_copied(file: CopiedFile) -> int:
+    return file.copied_bytes
+
+
+def _not_proven(file: CopiedFile) -> int:
+    return file.proven_bytes
+
+
+def _units(files: Sequence[CopiedFile], done: Callable[[CopiedFile], int], block_bytes: int) -> Iterator[list[Part]]:
+    """What is left, in passes of bounded size, none with two parts of one file; parts begin at whole blocks."""
+    unit: list[Part] = []
+    size = 0
+    for part in _left(files, done, block_bytes):
+        unit.append(part)
+        size += part.end - part.begin
+        if size >= UNIT_BYTES or len(unit) >= UNIT_FILES:
+            yield unit
+            unit, size = [], 0
+    if unit:
+        yield unit
+
+
+def _left(files: Iterable[CopiedFile], done: Callable[[CopiedFile], int], block_bytes: int) -> Iterator[Part]:
+    step = max(block_bytes, UNIT_BYTES - UNIT_BYTES % block_bytes)
+    for number, file in enumerate(files):
+        begin = done(file)
+        begin -= begin % block_bytes if begin < file.size_bytes else 0
+        while begin < file.size_bytes:
+            end = min(begin + step, file.size_bytes)
+            yield Part(number, begin, end)
+            begin = end
