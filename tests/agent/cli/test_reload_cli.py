@@ -5,6 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import click
@@ -13,13 +17,16 @@ from click.testing import CliRunner, Result
 from muster_agent.cli import main
 from muster_agent.cli.finding_text import ProgressBar
 from muster_agent.cli.reload import Rate
+from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.reload import ReloadStopped, prepare
 from muster_agent.jobs.seal import seal
+from muster_agent.protocol.wire import ReloadParams
 
 from tests.agent.checkpoint_factory import write_checkpoint
 
 FIELDS = {
     "bytes", "seconds", "bytes_per_second", "requested", "effective", "evidence", "reason", "cache_state",
-    "cached_ratio_before", "phases", "busy", "cpu_seconds", "peak_rss_bytes", "verified", "findings",
+    "cached_ratio_before", "phases", "busy", "cpu_seconds", "cpu_by_phase", "peak_rss_bytes", "verified", "findings",
 }  # fmt: skip
 
 
@@ -170,3 +177,44 @@ def test_a_share_needs_one_rank_of_that_world(tmp_path: Path, ranks: list[str]) 
     folder = write_checkpoint(tmp_path / "run", 10, world_size=1, rank_bytes=1000)
     done = CliRunner().invoke(main, ["reload", str(folder), "--world", "3", *ranks])
     assert done.exit_code == 2 and "one --rank from 0 to 2" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_reload_that_is_told_to_stop_says_what_was_and_was_not_read(
+    sealed: Path, number: signal.Signals, code: int
+) -> None:
+    code_to_run = "from muster_agent.cli import main; main()"
+    command = [sys.executable, "-c", code_to_run, "reload", str(sealed), "--json", "--max-rate", "500kB"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not _catches_sigterm(running.pid):
+        time.sleep(0.02)
+    time.sleep(1)
+    running.send_signal(number)
+    out, messages = running.communicate(timeout=30)
+    report = json.loads(out)
+    assert running.returncode == code and f"stopped by {number.name}" in messages
+    stopped = report["evidence"]["stopped"]
+    missing = sum(one["bytes"] - one["read_bytes"] for one in stopped["not_read"])
+    assert report["verified"] is None and report["findings"] == []
+    assert missing > 0 and report["bytes"] == stopped["planned_bytes"] - missing
+
+
+def _catches_sigterm(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_what_was_read_before_a_stop_still_shows_damage(sealed: Path) -> None:
+    shard = sealed / "rank-00000-of-00002.safetensors"
+    before = shard.stat()
+    with open(shard, "r+b") as file:
+        file.seek(2000)
+        file.write(b"\xff\x00\xff\x00")
+    os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+    control = JobControl()
+    control.progress = lambda _phase, done, _total: control.cancel() if done > 0 else None  # type: ignore[method-assign]
+    with pytest.raises(ReloadStopped) as stop:
+        prepare(ReloadParams(path=str(sealed), shards=(shard.name,), max_bytes_per_second=20_000_000)).run(control)
+    report = stop.value.report
+    assert report.verified is False and [found.code for found in report.findings] == ["digest_mismatch"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 import pytest
+import xxhash
+from muster_agent.jobs.chunks import ChunkDigester
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import Extent, plan_reads, whole_shards
@@ -57,7 +60,7 @@ class Collect:
 def run_over(
     shards: list[MemoryShard | OSError],
     sizes: list[int],
-    consumer: Collect,
+    consumer: Collect | ChunkDigester,
     control: JobControl | None = None,
     rate: int | None = None,
 ) -> ReadRun:
@@ -87,7 +90,8 @@ def test_all_bytes_arrive_and_every_shard_is_closed_once() -> None:
     assert totals.read_bytes == sum(map(len, data))
     assert [shard.closed for shard in shards] == [1] * 5
     assert totals.sources[3] == (10_003, 1)
-    assert totals.last_read_at is not None and totals.cpu_seconds > 0
+    assert min(totals.reading_wall_seconds, totals.reading_seconds, totals.cpu_seconds) > 0
+    assert totals.read_by_shard == {number: 10_000 + number for number in range(5)}
 
 
 def test_a_shard_that_cannot_be_opened_does_not_stop_the_others() -> None:
@@ -167,6 +171,27 @@ def test_a_wait_for_the_rate_is_ended_by_cancelling() -> None:
 def test_a_rate_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="above 0"):
         Throttle(0)
+
+
+@pytest.mark.parametrize("piece_bytes", [1000, BLOCK, 3 * BLOCK])
+def test_pieces_give_the_digests_of_whole_chunks(piece_bytes: int) -> None:
+    data = [os.urandom(size) for size in (5 * BLOCK, 2 * BLOCK + 17, 9, 3 * BLOCK - 1)]
+    chunk_bytes = BLOCK // 4
+    whole, pieced = ChunkDigester(4, chunk_bytes), ChunkDigester(4, chunk_bytes)
+    for digester, size_bytes in ((whole, None), (pieced, piece_bytes)):
+        run = run_over([MemoryShard(one) for one in data], [len(one) for one in data], digester)
+        run.piece_bytes = size_bytes
+        assert run.run().read_bytes == sum(len(one) for one in data)
+    assert pieced.digests == whole.digests and len(whole.digests[1]) == 9
+
+
+def test_a_shard_that_ends_amid_its_pieces_says_where() -> None:
+    digester = ChunkDigester(1, BLOCK)
+    run = run_over([MemoryShard(b"x" * 5000)], [3 * BLOCK], digester)
+    run.piece_bytes = 1000
+    totals = run.run()
+    assert (totals.ended_at_bytes, totals.read_bytes) == ({0: 5000}, 5000)
+    assert digester.digests[0][0] == xxhash.xxh3_64_hexdigest(b"x" * BLOCK)
 
 
 class InPlaceShard(MemoryShard):

@@ -9,12 +9,14 @@ import click
 
 from muster_agent.cli.finding_text import ProgressBar, say_findings
 from muster_agent.cli.one_checkpoint import require_one_checkpoint
-from muster_agent.cli.output import CommandFailed, ExitCode, print_json
+from muster_agent.cli.output import CommandFailed, ExitCode, print_json, say
 from muster_agent.cli.reload_text import render
+from muster_agent.cli.stop_signals import stopping
 from muster_agent.cli.verdict_note import leave_verdict, look_before
 from muster_agent.formats.base import Severity
 from muster_agent.jobs.chunks import CheckpointNotFound
-from muster_agent.jobs.reload import NotCold, PreparedReload, prepare
+from muster_agent.jobs.control import Cancelled, JobControl
+from muster_agent.jobs.reload import NotCold, PreparedReload, ReloadStopped, prepare
 from muster_agent.jobs.selection import ShardsNotFound, require_shards
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.results import Backend, CacheState, ReloadReport
@@ -77,7 +79,7 @@ def reload(
     then left beside the data, where `muster resume-point` finds it.
 
     Exit 0: read, and unchanged where sealed; 7: damage; 1: the named backend did not happen, or something could not
-    be read; 3: not found.
+    be read; 3: not found; 143 or 130: stopped by SIGTERM or Ctrl-C, with the report of what was read until then.
     """
     if shards and ranks:
         raise click.UsageError("--shards and --rank exclude each other")
@@ -93,8 +95,18 @@ def reload(
         **engine,
     )
     bar = ProgressBar()
+    control = bar.control()
     try:
-        report = _run(prepare(params), bar, write=not no_write)
+        with stopping(control) as signals:
+            report = _run(prepare(params), bar, control, write=not no_write)
+    except ReloadStopped as stop:
+        bar.clear()
+        _show(stop.report, path, as_json=as_json)
+        say(f"muster: stopped by {signals.name}; what was not read is not known")
+        raise SystemExit(signals.exit_code) from stop
+    except Cancelled as stop:
+        say(f"muster: stopped by {signals.name} before anything was read")
+        raise SystemExit(signals.exit_code) from stop
     except (CheckpointNotFound, ShardsNotFound) as error:
         hint = "check the path and the mount; `muster inventory` lists what is there"
         raise CommandFailed(str(error), hint=hint, code=ExitCode.NOT_FOUND) from error
@@ -104,12 +116,16 @@ def reload(
         raise CommandFailed(str(error), hint="name a --rank or --shards, or leave out --resident") from error
     finally:
         bar.clear()
+    _show(report, path, as_json=as_json)
+    _exit_for(report, path)
+
+
+def _show(report: ReloadReport, path: str, *, as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
         click.echo(render(report, path))
     say_findings(report.findings)
-    _exit_for(report, path)
 
 
 def _share(ranks: tuple[int, ...], world: int | None) -> tuple[int, int] | None:
@@ -120,14 +136,14 @@ def _share(ranks: tuple[int, ...], world: int | None) -> tuple[int, int] | None:
     return ranks[0], world
 
 
-def _run(prepared: PreparedReload, bar: ProgressBar, *, write: bool) -> ReloadReport:
+def _run(prepared: PreparedReload, bar: ProgressBar, control: JobControl, *, write: bool) -> ReloadReport:
     """The report, with its verdict left beside the data where there is a manifest."""
     require_shards(prepared.path, prepared.params.shards, prepared.manifest)
     manifest = prepared.manifest
     if manifest is None or not write:
-        return prepared.run(bar.control()).report
+        return prepared.run(control).report
     before = look_before(prepared.path, manifest)
-    report = prepared.run(bar.control()).report
+    report = prepared.run(control).report
     bar.clear()
     if report.verified is False or _proves_storage(report):
         ratio = _read_ratio(report, manifest)

@@ -7,18 +7,23 @@ from muster_agent.protocol.phases import STORAGE_PHASES
 from muster_agent.protocol.results import ReloadReport
 
 _BAR_CHARACTERS = 30
+_NAMED = 5
 _VERDICTS = {True: "every byte equals its seal", False: "DAMAGED", None: "not verified"}
 
 
 def render(report: ReloadReport, path: str) -> str:
-    """Several lines: what was read and how fast, the path the bytes took, each phase, the verdict."""
+    """Several lines: what was read and how fast, the path the bytes took, each phase, the verdict. The critical path
+    adds up to the whole time; busy and CPU seconds are sums over threads that work at the same time."""
     lines = [
         f"{path}: {human_bytes(report.bytes)} in {report.seconds:.3f} s, {human_rate(report.bytes_per_second)}",
         f"  path     {report.effective} (asked for {report.requested}): {report.reason}",
         f"  cache    {_cache(report)}",
+        f"  {'phase':<12} {'critical path':>14}  {'':<{_BAR_CHARACTERS}}  {'busy, all':>9}  {'CPU':>9}",
         *(_phase(report, phase.value) for phase in STORAGE_PHASES),
+        f"  {'all':<12} {report.seconds:12.4f} s  {'':<{_BAR_CHARACTERS}}  {'':>9}  {report.cpu_seconds:7.3f} s",
         *_kept(report),
-        f"  cost     {report.cpu_seconds:.3f} CPU s, {human_bytes(report.peak_rss_bytes)} extra memory",
+        f"  memory   {human_bytes(report.peak_rss_bytes)} extra",
+        *_stopped(report),
         f"  verdict  {_verdict(report)}",
     ]
     return printable("\n".join(lines))
@@ -45,12 +50,29 @@ def _phase(report: ReloadReport, phase: str) -> str:
         return f"  {phase:<12} not measured"
     seconds = report.phases[phase]
     bar = "#" * round(_BAR_CHARACTERS * seconds / report.seconds)
-    busy = f"  busy {report.busy[phase]:.3f} s over all threads" if phase in report.busy else ""
-    return f"  {phase:<12} {seconds:9.4f} s  {bar:<{_BAR_CHARACTERS}}{busy}".rstrip()
+    busy, cpu = (_seconds(column.get(phase)) for column in (report.busy, report.cpu_by_phase))
+    return f"  {phase:<12} {seconds:12.4f} s  {bar:<{_BAR_CHARACTERS}}  {busy}  {cpu}".rstrip()
+
+
+def _seconds(value: float | None) -> str:
+    return f"{value:7.3f} s" if value is not None else " " * 9
+
+
+def _stopped(report: ReloadReport) -> list[str]:
+    stopped = report.evidence.get("stopped")
+    if stopped is None:
+        return []
+    unread = stopped["not_read"]
+    first = ", ".join(f"{one['path']} ({human_bytes(one['bytes'] - one['read_bytes'])})" for one in unread[:_NAMED])
+    more = f" and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
+    came = f"{human_bytes(report.bytes)} of {human_bytes(stopped['planned_bytes'])}"
+    return [f"  stopped  after {came}; not read: {first}{more}"]
 
 
 def _verdict(report: ReloadReport) -> str:
     word = _VERDICTS[report.verified]
+    if "stopped" in report.evidence and report.verified is None:
+        return f"{word}: it was stopped; what was read until then shows no damage"
     if report.verified is None and not report.findings:
         return f"{word}: there is no manifest to compare with (`muster seal` makes one)"
     return word

@@ -82,6 +82,36 @@ class ChunkDigester:
     def lost(self, extent: Extent) -> None:
         """See `reload.reader.Consumer`."""
 
+    def begin(self, extent: Extent) -> _RunningChunks:
+        """See `reload.reader.PieceConsumer`."""
+        first = extent.offset_bytes // self._chunk_bytes
+        return _RunningChunks(self.digests[extent.shard], first, self._chunk_bytes)
+
+
+class _RunningChunks:
+    """The digests of consecutive chunks whose bytes come in pieces of any length."""
+
+    def __init__(self, digests: dict[int, str], first: int, chunk_bytes: int) -> None:
+        self._digests, self._index, self._chunk_bytes = digests, first, chunk_bytes
+        self._hasher, self._left_bytes = xxhash.xxh3_64(), chunk_bytes
+
+    def update(self, data: memoryview) -> None:
+        """See `reload.reader.Pieces`."""
+        while data:
+            part, data = data[: self._left_bytes], data[self._left_bytes :]
+            self._hasher.update(part)
+            self._left_bytes -= len(part)
+            if self._left_bytes == 0:
+                self.end()
+
+    def end(self) -> None:
+        """See `reload.reader.Pieces`."""
+        if self._left_bytes == self._chunk_bytes:
+            return
+        self._digests[self._index] = self._hasher.hexdigest()
+        self._hasher, self._left_bytes = xxhash.xxh3_64(), self._chunk_bytes
+        self._index += 1
+
 
 class Discard:
     """Takes the bytes and does nothing: a read without anything to compare with."""
@@ -94,6 +124,16 @@ class Discard:
 
     def lost(self, extent: Extent) -> None:
         """See `reload.reader.Consumer`."""
+
+    def begin(self, extent: Extent) -> Discard:
+        """See `reload.reader.PieceConsumer`."""
+        return self
+
+    def update(self, data: memoryview) -> None:
+        """See `reload.reader.Pieces`."""
+
+    def end(self) -> None:
+        """See `reload.reader.Pieces`."""
 
 
 class StatedShard(NamedTuple):

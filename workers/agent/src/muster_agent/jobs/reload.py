@@ -27,8 +27,8 @@ from muster_agent.jobs.chunks import (
     stat_all,
     tell_rewrites,
 )
-from muster_agent.jobs.control import JobControl
-from muster_agent.jobs.reload_phases import Moments, busy_of, phases_of
+from muster_agent.jobs.control import Cancelled, JobControl
+from muster_agent.jobs.reload_phases import CpuMeter, Moments, busy_of, phases_of
 from muster_agent.jobs.selection import Selection, select
 from muster_agent.jobs.transports import PathTaken, Transport, device_index, open_transport
 from muster_agent.jobs.verify import fingerprint_of
@@ -40,17 +40,27 @@ from muster_agent.probes.filesystem import read_file_system
 from muster_agent.probes.gds import GdsProbe, read_cuda_devices, read_gds
 from muster_agent.probes.page_cache import cached_ratio, evict, why_unknown
 from muster_agent.probes.process import PeakMemory
+from muster_agent.protocol.phases import Phase
 from muster_agent.protocol.results import CacheState, ReloadReport
 from muster_agent.protocol.wire import ReloadBody, ReloadParams
 from muster_agent.reload import backends
 from muster_agent.reload.arena import Arena
 from muster_agent.reload.buffers import BufferRing
-from muster_agent.reload.plan import Extent, plan_reads, share_of
+from muster_agent.reload.plan import Extent, bytes_by_shard, plan_reads, share_of
 from muster_agent.reload.reader import ReadRun
 from muster_agent.reload.resident import Resident
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.posix import ALIGN_BYTES
 from muster_agent.storage.throttle import Throttle
+
+
+class ReloadStopped(Cancelled):
+    """The reload was told to stop amid the reads. `report` says what was read until then, and whether that is sound;
+    its evidence `stopped` what was not read."""
+
+    def __init__(self, report: ReloadReport) -> None:
+        super().__init__("cancelled")
+        self.report = report
 
 
 class NotCold(Exception):
@@ -69,6 +79,9 @@ class _Read:
     taken: PathTaken
     resolved_at: float
     allocated_at: float
+    planned_bytes: Mapping[int, int]
+    """By shard number."""
+    stopped: bool
 
 
 class PreparedReload:
@@ -95,8 +108,8 @@ class PreparedReload:
         """The tensors in memory after `run` of a resident reload, until `close`."""
 
     def run(self, control: JobControl | None = None) -> ReloadBody:
-        """Read and verify now. `started_unix_seconds` is this node's own clock. Raises Cancelled, ShardsNotFound,
-        CheckpointNotFound, NotCold, NoRoom; damage is in the report."""
+        """Read and verify now. `started_unix_seconds` is this node's own clock. Raises Cancelled (ReloadStopped once
+        the reads have begun), ShardsNotFound, CheckpointNotFound, NotCold, NoRoom; damage is in the report."""
         control = control or JobControl()
         control.check()
         measured = cached_ratio(self._locations)
@@ -105,15 +118,17 @@ class PreparedReload:
         choice = backends.choose(self.params.backend, measured, self._gds)
         memory = PeakMemory()
         with contextlib.ExitStack() as cleanup:
-            started_unix_seconds, cpu_before, began_at = time.time(), time.thread_time(), time.monotonic()
-            read = self._read(choice, control, cleanup)
+            started_unix_seconds, began_at, cpu = time.time(), time.monotonic(), CpuMeter()
+            read = self._read(choice, control, cleanup, cpu)
             verified, findings = self._judge(read)
             verified_at = time.monotonic()
+            cpu.lap(Phase.READ if self.manifest is None else Phase.VERIFY)
             self._materialize(read)
             materialized_at = time.monotonic() if self.resident else None
-            cpu_seconds = read.totals.cpu_seconds + time.thread_time() - cpu_before
+            if self.resident:
+                cpu.lap(Phase.MATERIALIZE)
             peak_rss_bytes = memory.extra_bytes()
-        if self.manifest is not None:
+        if self.manifest is not None and not read.stopped:
             findings = name_damaged_tensors(self.path, self.manifest, findings)
         moments = Moments(began_at, read.resolved_at, read.allocated_at, verified_at, materialized_at)
         seconds, verifies = moments.ended_at - began_at, self.manifest is not None
@@ -123,17 +138,20 @@ class PreparedReload:
             bytes_per_second=read.totals.read_bytes / seconds,
             requested=self.params.backend,
             effective=read.taken.effective,
-            evidence={**read.taken.evidence, **unknown, **self._kept_evidence()},
+            evidence={**read.taken.evidence, **unknown, **self._kept_evidence(), **_stopped_evidence(read)},
             reason=read.taken.reason,
             cache_state=backends.cache_state(measured).value,
             cached_ratio_before=measured,
             phases=phases_of(moments, read.totals, verifies=verifies),
             busy=busy_of(read.totals, verifies=verifies),
-            cpu_seconds=cpu_seconds,
+            cpu_seconds=sum(cpu.seconds.values()),
+            cpu_by_phase=cpu.seconds,
             peak_rss_bytes=peak_rss_bytes,
             verified=verified,
             findings=(*self._notes, *findings),
         )
+        if read.stopped:
+            raise ReloadStopped(report)
         fingerprint = fingerprint_of(read.shards)
         return ReloadBody(report=report, started_unix_seconds=started_unix_seconds, fingerprint=fingerprint)
 
@@ -143,7 +161,9 @@ class PreparedReload:
         why = why_unknown(self._locations) if measured is None else f"{measured:.1%} of the bytes are in memory already"
         raise NotCold(f"this would not be a cold read: {why}")
 
-    def _read(self, choice: backends.Choice, control: JobControl, cleanup: contextlib.ExitStack) -> _Read:
+    def _read(
+        self, choice: backends.Choice, control: JobControl, cleanup: contextlib.ExitStack, cpu: CpuMeter
+    ) -> _Read:
         selection = select(self.path, self.params.shards, self.params.ranks, with_tensors=self.params.resident)
         shards = stat_all(self.path, selection.shards)
         extents = extents_of(shards, self.manifest)
@@ -154,13 +174,15 @@ class PreparedReload:
         transport = self._transport(choice)
         cleanup.callback(transport.close)
         resolved_at = time.monotonic()
+        cpu.lap(Phase.RESOLVE)
         readers = max(1, min(transport.readers, len(plan)))
-        arena = self._arena(len(shards), extents) if transport.in_host_memory else None
+        arena = self._arena(len(shards), extents, control) if transport.in_host_memory else None
         ring = BufferRing(readers, block_bytes if arena is None else ALIGN_BYTES)
         cleanup.callback(ring.close)
         digester = ChunkDigester(len(shards), self._chunk_bytes) if self.manifest else None
         allocated_at = time.monotonic()
-        totals = ReadRun(
+        cpu.lap(Phase.ALLOCATE, arena.cpu_seconds if arena is not None else 0.0)
+        run = ReadRun(
             plan=plan,
             open_shard=lambda number: transport.open(shards[number]),
             consumer=digester or Discard(),
@@ -169,11 +191,20 @@ class PreparedReload:
             throttle=Throttle(self.params.max_bytes_per_second),
             readers=readers,
             in_place=transport.in_place,
+            piece_bytes=transport.piece_bytes,
             arena=arena,
-        ).run()
+        )
+        stopped = False
+        try:
+            run.run()
+        except Cancelled:
+            stopped = True
+        totals = run.totals
+        cpu.lap_reading(totals, verifies=digester is not None)
         facts = {"readers": readers, "huge_pages": ring.huge_pages if arena is None else arena.huge_pages}
         taken = self._path_taken(transport, totals, facts)
-        return _Read(shards, selection, digester, totals, taken, resolved_at, allocated_at)
+        planned = bytes_by_shard(extents)
+        return _Read(shards, selection, digester, totals, taken, resolved_at, allocated_at, planned, stopped)
 
     def _transport(self, choice: backends.Choice) -> Transport:
         verifies = self.manifest is not None
@@ -187,18 +218,18 @@ class PreparedReload:
         taken = transport.path_taken(totals)
         return taken._replace(evidence={**where, **taken.evidence, **facts})
 
-    def _arena(self, shard_count: int, extents: Sequence[Extent]) -> Arena | None:
+    def _arena(self, shard_count: int, extents: Sequence[Extent], control: JobControl) -> Arena | None:
         """Room for every byte that will be read. Raises NoRoom."""
         if not self.params.resident:
             return None
         sizes = [0] * shard_count
         for extent in extents:
             sizes[extent.shard] = max(sizes[extent.shard], extent.offset_bytes + extent.length_bytes)
-        self._kept = Arena(sizes)
+        self._kept = Arena(sizes, control.check)
         return self._kept
 
     def _materialize(self, read: _Read) -> None:
-        if self._kept is None:
+        if self._kept is None or read.stopped:
             return
         numbers = {one.path: number for number, one in enumerate(read.shards) if one.size_bytes is not None}
         whole = {path: number for path, number in numbers.items() if number not in read.totals.errors}
@@ -218,6 +249,8 @@ class PreparedReload:
 
     def _judge(self, read: _Read) -> tuple[bool | None, tuple[Finding, ...]]:
         if self.manifest is None or read.digester is None:
+            if read.stopped:
+                return None, ()
             failures = read_failures(read.shards, read.totals)
             known = {(found.code, found.path) for found in failures}
             return None, (*failures, *(f for f in read.selection.damage if (f.code, f.path) not in known))
@@ -226,6 +259,8 @@ class PreparedReload:
             stated.path: observe(stated, number, read.digester.digests[number], read.totals)
             for number, stated in enumerate(read.shards)
         }
+        if read.stopped:
+            return _judge_stopped(compare(self.manifest, observed))
         expected = {path: ObservedShard(size_bytes=None) for path in self._sealed_but_not_selected(observed)}
         observed |= expected
         findings = tell_rewrites(self.path, self.manifest, read.shards, observed, compare(self.manifest, observed))
@@ -240,6 +275,23 @@ class PreparedReload:
         if self.manifest is None or self.params.shards or self.params.ranks:
             return []
         return [shard.path for shard in self.manifest.shards if shard.path not in observed]
+
+
+def _judge_stopped(found: Sequence[Finding]) -> tuple[bool | None, tuple[Finding, ...]]:
+    """Of what was read before the stop, only bytes that differ are known; the rest was not looked at."""
+    differing = tuple(one for one in found if one.code == "digest_mismatch")
+    return (False if differing else None), differing
+
+
+def _stopped_evidence(read: _Read) -> dict[str, Any]:
+    if not read.stopped:
+        return {}
+    unread = [
+        {"path": read.shards[number].path, "read_bytes": read.totals.read_by_shard.get(number, 0), "bytes": planned}
+        for number, planned in read.planned_bytes.items()
+        if read.totals.read_by_shard.get(number, 0) < planned
+    ]
+    return {"stopped": {"planned_bytes": sum(read.planned_bytes.values()), "not_read": unread}}
 
 
 def prepare(params: ReloadParams) -> PreparedReload:

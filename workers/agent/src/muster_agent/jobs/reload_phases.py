@@ -1,7 +1,8 @@
-"""The phases of one reload, from the moments between them. Pure."""
+"""The phases of one reload, from the moments between them, and what CPU time each of them took."""
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 from muster_agent.protocol.phases import Phase
@@ -23,17 +24,40 @@ class Moments(NamedTuple):
         return self.verified_at if self.materialized_at is None else self.materialized_at
 
 
+class CpuMeter:
+    """CPU seconds by phase of the thread that made it, which reports where each of its phases ends."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._before = time.thread_time()
+
+    def lap(self, phase: Phase, of_other_threads: float = 0.0) -> None:
+        """All CPU time since the lap before belongs to this phase, and that of other threads with it."""
+        now = time.thread_time()
+        self.seconds[phase.value] = self.seconds.get(phase.value, 0.0) + now - self._before + of_other_threads
+        self._before = now
+
+    def lap_reading(self, totals: ReadTotals, *, verifies: bool) -> None:
+        """The end of the reads, in which the readers hashed too."""
+        hashing = totals.consuming_cpu_seconds if verifies else 0.0
+        self.lap(Phase.READ, totals.cpu_seconds - hashing)
+        if verifies:
+            self.seconds[Phase.VERIFY.value] = hashing
+
+
 def phases_of(moments: Moments, totals: ReadTotals, *, verifies: bool) -> dict[str, float]:
-    """Critical-path seconds that add up to the wall time. Blocks are hashed while others are read, so `verify` is only
-    what remained after the last byte came in; phases that this reload does not have are absent."""
-    read_until = (totals.last_read_at or moments.allocated_at) if verifies else moments.verified_at
+    """Critical-path seconds that add up to the wall time. Blocks are hashed while others are read: `read` is the time
+    in which at least one thread was waiting for the storage, `verify` the time in which none was and hashing went on.
+    Phases that this reload does not have are absent."""
+    pass_seconds = moments.verified_at - moments.allocated_at
+    read_seconds = min(totals.reading_wall_seconds, pass_seconds) if verifies else pass_seconds
     phases = {
         Phase.RESOLVE.value: moments.resolved_at - moments.began_at,
         Phase.ALLOCATE.value: moments.allocated_at - moments.resolved_at,
-        Phase.READ.value: read_until - moments.allocated_at,
+        Phase.READ.value: read_seconds,
     }
     if verifies:
-        phases[Phase.VERIFY.value] = moments.verified_at - read_until
+        phases[Phase.VERIFY.value] = pass_seconds - read_seconds
     if moments.materialized_at is not None:
         phases[Phase.MATERIALIZE.value] = moments.materialized_at - moments.verified_at
     return phases

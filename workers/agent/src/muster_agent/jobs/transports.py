@@ -16,6 +16,9 @@ from muster_agent.reload.reader import READERS, InPlace
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import ShardSource
 
+CACHED_PIECE_BYTES = 1 << 20
+"""From the page cache a block is copied and hashed in pieces that fit into a CPU's own cache."""
+
 
 class PathTaken(NamedTuple):
     """`effective` is a word of `protocol.results.Backend`."""
@@ -34,6 +37,8 @@ class Transport(Protocol):
     """Set where bytes stay where the source puts them; None brings each block to host memory."""
     in_host_memory: bool
     """Whether the bytes can be kept in an arena."""
+    piece_bytes: int | None
+    """How much is read and hashed at a time, where that is less than a block."""
 
     def open(self, shard: StatedShard) -> ShardSource:
         """Raises OSError."""
@@ -58,6 +63,7 @@ class HostTransport:
         self._choice = choice
         self._gds = gds
         self.readers = min(READERS, os.cpu_count() or READERS) if choice.from_cache else READERS
+        self.piece_bytes = CACHED_PIECE_BYTES if choice.from_cache else None
 
     def open(self, shard: StatedShard) -> ShardSource:
         """See `Transport`."""
@@ -65,8 +71,11 @@ class HostTransport:
 
     def path_taken(self, totals: ReadTotals) -> PathTaken:
         """See `Transport`."""
-        effective, note = backends.effective_host(totals.direct_bytes, totals.buffered_bytes, self._choice.direct)
-        evidence = backends.host_evidence(totals.direct_bytes, totals.buffered_bytes)
+        direct_bytes, buffered_bytes, dropped_bytes = totals.direct_bytes, totals.buffered_bytes, totals.dropped_bytes
+        effective, note = backends.effective_host(direct_bytes, buffered_bytes, self._choice.direct, dropped_bytes)
+        evidence = backends.host_evidence(direct_bytes, buffered_bytes)
+        if dropped_bytes:
+            evidence["dropped_bytes"] = dropped_bytes
         if self._gds is not None and not self._gds.usable:
             evidence["gds"] = {"reason": self._gds.reason, **self._gds.evidence}
         return PathTaken(effective.value, backends.describe(self._choice, note), evidence)
@@ -81,6 +90,7 @@ class GdsTransport:
 
     readers = READERS
     in_host_memory = False
+    piece_bytes: int | None = None
 
     def __init__(self, session: GdsSession, chunk_bytes: int | None) -> None:
         self._session = session

@@ -32,7 +32,8 @@ class CacheState(StrEnum):
 class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one reload did. `phases` are critical-path seconds that add up to `seconds`; `busy` are seconds of work over
     all threads; a phase that was not measured is absent. `cached_ratio_before` (0..1) is measured after any eviction,
-    immediately before the first read; None where the page cache cannot be asked."""
+    immediately before the first read; None where the page cache cannot be asked. `cpu_by_phase` adds up to
+    `cpu_seconds`; its `verify` is all hashing, also that which `phases` hides behind the reads."""
 
     bytes: int
     seconds: float
@@ -46,6 +47,7 @@ class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
     phases: dict[str, float]
     busy: dict[str, float]
     cpu_seconds: float
+    cpu_by_phase: dict[str, float] = {}
     peak_rss_bytes: int
     verified: bool | None
     findings: tuple[Finding, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -44,12 +45,16 @@ class Arena:
         begins = range(self._start, self._start + self.total_bytes, _PART_BYTES)
         end = self._start + self.total_bytes
 
-        def touch(begin: int) -> bool:
+        def touch(begin: int) -> tuple[bool, float]:
             check()
-            return make_resident(self._mapping, begin, min(_PART_BYTES, end - begin))[0]
+            cpu_before = time.thread_time()
+            huge, _ = make_resident(self._mapping, begin, min(_PART_BYTES, end - begin))
+            return huge, time.thread_time() - cpu_before
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            return all(pool.map(touch, begins))
+            touched = list(pool.map(touch, begins))
+        self.cpu_seconds = sum(cpu_seconds for _, cpu_seconds in touched)
+        return all(huge for huge, _ in touched)
 
     def place(self, extent: Extent) -> memoryview:
         """Where the extent's bytes go: as long as the extent, rounded up to 4 KiB."""

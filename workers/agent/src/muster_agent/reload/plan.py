@@ -59,6 +59,14 @@ def plan_reads(extents: Iterable[Extent], block_bytes: int = BLOCK_BYTES) -> lis
     return plan
 
 
+def bytes_by_shard(extents: Iterable[Extent]) -> dict[int, int]:
+    """How much of each shard the extents cover."""
+    planned: dict[int, int] = {}
+    for extent in extents:
+        planned[extent.shard] = planned.get(extent.shard, 0) + extent.length_bytes
+    return planned
+
+
 def _cut(extent: Extent, block_bytes: int) -> list[Extent]:
     end = extent.offset_bytes + extent.length_bytes
     return [

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from muster_agent.reload.arena import Arena
 from muster_agent.reload.buffers import BufferRing
@@ -65,6 +66,23 @@ class Consumer(Protocol):
         ...
 
 
+class Pieces(Protocol):
+    """One extent that lands piece by piece, in order, in one thread."""
+
+    def update(self, data: memoryview) -> None: ...
+
+    def end(self) -> None:
+        """The extent has landed, or as much of it as there is."""
+        ...
+
+
+@runtime_checkable
+class PieceConsumer(Protocol):
+    """A consumer that need not have an extent whole."""
+
+    def begin(self, extent: Extent) -> Pieces: ...
+
+
 @dataclass(frozen=True, slots=True)
 class InPlace:
     """Leave the bytes where the source puts them. `chunk_bytes` None where nothing is to be hashed."""
@@ -103,6 +121,9 @@ class ReadRun:
     phase: str = "read"
     in_place: InPlace | None = None
     """For sources that are `InPlaceSource`; None brings every byte to host memory."""
+    piece_bytes: int | None = None
+    """Read and hand on so much at a time, where the consumer takes pieces: bytes that come from memory are then hashed
+    out of the CPU's own cache."""
     arena: Arena | None = None
     """Where the bytes stay; None reads each block over the last one of its reader."""
     block_seconds: float = field(default_factory=lambda: BLOCK_SECONDS)
@@ -112,6 +133,8 @@ class ReadRun:
     _team: list[_Reader] = field(default_factory=list)
     _todo: Iterator[Extent] = field(default_factory=lambda: iter(()))
     _total_bytes: int = 0
+    _inside: int = 0
+    _inside_since: float = 0.0
 
     def run(self) -> ReadTotals:
         """Read every extent of the plan. Raises Cancelled within one block of being told to stop, and within a second
@@ -170,6 +193,7 @@ class ReadRun:
             if reader.given_up or since is None or extent is None or time.monotonic() - since < after_seconds:
                 return reader.given_up
             reader.given_up = True
+            self._step_out()
         shards.silent.add(extent.shard)
         seconds = time.monotonic() - since
         self._note(extent, OSError(errno.ETIMEDOUT, f"the storage did not answer for {seconds:.0f} s"))
@@ -213,25 +237,54 @@ class ReadRun:
         """Inside, the reader is watched. Raises Stopped where it was given up in the meantime: its extent is lost."""
         with self._lock:
             reader.extent, reader.since = extent, time.monotonic()
+            if self._inside == 0:
+                self._inside_since = reader.since
+            self._inside += 1
         try:
             yield
         finally:
             with self._lock:
-                reader.since = None
+                since, reader.since = reader.since, None
                 late = reader.given_up
+                if not late and since is not None:
+                    self.totals.reading_seconds += time.monotonic() - since
+                    self._step_out()
             if late:
                 raise Stopped
+
+    def _step_out(self) -> None:
+        """One reader fewer is inside a call to the storage. The lock is held."""
+        self._inside -= 1
+        if self._inside == 0:
+            self.totals.reading_wall_seconds += time.monotonic() - self._inside_since
 
     def _take(self, reader: _Reader, source: ShardSource, extent: Extent, buffer: memoryview) -> bool:
         """Read one extent and hand it on; False where it could not be read."""
         begin, length = extent.offset_bytes, extent.length_bytes
         if self.in_place is not None and isinstance(source, InPlaceSource):
             return self._take_in_place(reader, source, extent, self.in_place)
+        if self.piece_bytes is not None and self.arena is None and isinstance(self.consumer, PieceConsumer):
+            return self._take_in_pieces(reader, source, extent, buffer, self.consumer.begin(extent), self.piece_bytes)
         buffer = buffer if self.arena is None else self.arena.place(extent)
         count = self._read(reader, extent, lambda: source.read_into(buffer, begin, length))
         if count is not None:
             self._consume(lambda: self.consumer.landed(extent, buffer[:count], self._check))
         return count is not None
+
+    def _take_in_pieces(
+        self, reader: _Reader, source: ShardSource, extent: Extent, buffer: memoryview, pieces: Pieces, size_bytes: int
+    ) -> bool:
+        end = extent.offset_bytes + extent.length_bytes
+        for begin in range(extent.offset_bytes, end, size_bytes):
+            piece = Extent(extent.shard, begin, min(size_bytes, end - begin))
+            count = self._read(reader, piece, functools.partial(source.read_into, buffer, begin, piece.length_bytes))
+            if count is None:
+                return False
+            self._consume(functools.partial(pieces.update, buffer[:count]))
+            if count < piece.length_bytes:
+                break
+        self._consume(pieces.end)
+        return True
 
     def _take_in_place(self, reader: _Reader, source: InPlaceSource, extent: Extent, in_place: InPlace) -> bool:
         count = self._read(reader, extent, lambda: source.read_in_place(extent.offset_bytes, extent.length_bytes))
@@ -246,10 +299,12 @@ class ReadRun:
         return True
 
     def _consume(self, consume: Callable[[], None]) -> None:
-        began = time.monotonic()
+        began, cpu_before = time.monotonic(), time.thread_time()
         consume()
+        cpu_seconds, seconds = time.thread_time() - cpu_before, time.monotonic() - began
         with self._lock:
-            self.totals.consuming_seconds += time.monotonic() - began
+            self.totals.consuming_seconds += seconds
+            self.totals.consuming_cpu_seconds += cpu_seconds
 
     def _note(self, extent: Extent, error: OSError) -> None:
         with self._lock:
@@ -258,19 +313,16 @@ class ReadRun:
     def _read(self, reader: _Reader, extent: Extent, read: Callable[[], int]) -> int | None:
         """The bytes that a read gave, counted and timed; None where it failed."""
         self.throttle.wait(extent.length_bytes, self._check)
-        began = time.monotonic()
         try:
             with self._calling(reader, extent):
                 count = read()
         except OSError as error:
             self._note(extent, error)
             return None
-        ended = time.monotonic()
         with self._lock:
             totals = self.totals
             totals.read_bytes += count
-            totals.reading_seconds += ended - began
-            totals.last_read_at = max(ended, totals.last_read_at or ended)
+            totals.read_by_shard[extent.shard] = totals.read_by_shard.get(extent.shard, 0) + count
             if count < extent.length_bytes:
                 end = extent.offset_bytes + count
                 totals.ended_at_bytes[extent.shard] = min(end, totals.ended_at_bytes.get(extent.shard, end))

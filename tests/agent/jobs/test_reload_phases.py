@@ -1,0 +1,42 @@
+"""The phases of a reload add up, whatever overlapped."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from muster_agent.jobs.reload_phases import CpuMeter, Moments, busy_of, phases_of
+from muster_agent.protocol.phases import Phase
+from muster_agent.reload.totals import ReadTotals
+
+TOTALS = ReadTotals(
+    reading_seconds=7.0, reading_wall_seconds=1.5, consuming_seconds=2.0, cpu_seconds=1.0, consuming_cpu_seconds=0.75
+)
+
+
+@pytest.mark.parametrize("materialized_at", [None, 13.5])
+def test_the_critical_path_adds_up_to_the_wall_time(materialized_at: float | None) -> None:
+    moments = Moments(10.0, 10.5, 11.0, 13.0, materialized_at)
+    phases = phases_of(moments, TOTALS, verifies=True)
+    assert sum(phases.values()) == pytest.approx(moments.ended_at - 10.0)
+    assert (phases["read"], phases["verify"]) == (1.5, 0.5), "hashing counts where nobody waited for the storage"
+    assert busy_of(TOTALS, verifies=True) == {"read": 7.0, "verify": 2.0}
+
+
+def test_without_anything_to_compare_with_the_whole_pass_is_reading() -> None:
+    phases = phases_of(Moments(0.0, 0.5, 1.0, 3.0), TOTALS, verifies=False)
+    assert phases == {"resolve": 0.5, "allocate": 0.5, "read": 2.0}
+    assert busy_of(TOTALS, verifies=False) == {"read": 7.0}
+
+
+def test_the_readers_hashing_is_charged_to_verify_and_this_threads_laps_to_their_phases() -> None:
+    meter, before = CpuMeter(), time.thread_time()
+    sum(range(200_000))
+    meter.lap(Phase.RESOLVE)
+    meter.lap_reading(TOTALS, verifies=True)
+    sum(range(200_000))
+    meter.lap(Phase.VERIFY)
+    own = time.thread_time() - before
+    assert list(meter.seconds) == ["resolve", "read", "verify"]
+    assert meter.seconds["read"] >= 0.25 and meter.seconds["verify"] >= 0.75
+    assert sum(meter.seconds.values()) == pytest.approx(own + TOTALS.cpu_seconds, abs=0.01)
