@@ -4,33 +4,35 @@ VENV := .venv
 BIN := $(VENV)/bin
 ALL ?=
 ONCE ?=
+FOLDER ?=
 EXAMPLES ?= 20000
 
 .PHONY: help setup setup-dev demo test fuzz lint format bench lock openapi screenshots clean
 
 help:
 	@echo "make setup        the runtime into ./.venv (with ./.venv/bin/muster)"
-	@echo "make demo         everything on real input, until Ctrl-C; ONCE=1 ends after the summary"
+	@echo "make demo         everything on real input, until Ctrl-C; ONCE=1 ends after the summary, FOLDER=... keeps it elsewhere"
 	@echo "make test         the suite; ALL=1 with every outside program and on PostgreSQL too"
 	@echo "make fuzz         malformed files for every format reader; EXAMPLES=20000 for each of its tests"
 	@echo "make lint         ruff, mypy, import contracts, migrations, OpenAPI"
 	@echo "make bench        reload speed against peers, as ratios"
 
+# A .venv names the folder that it was made in; one that was moved or copied with its checkout is made anew.
+$(shell grep -qsF "$$(cd -P $(VENV) 2>/dev/null && pwd)" $(BIN)/activate || rm -f $(VENV)/.runtime $(VENV)/.dev)
+
 $(VENV)/.runtime: requirements.lock workers/agent/pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@deploy/install.sh requirements.lock
+	@PYTHON="$(PYTHON)" deploy/install.sh requirements.lock
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock workers/agent/pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@deploy/install.sh requirements-dev.lock
+	@PYTHON="$(PYTHON)" deploy/install.sh requirements-dev.lock
 	@touch $@ $(VENV)/.runtime
 
 setup: $(VENV)/.runtime
 setup-dev: $(VENV)/.dev
 
 demo: setup
-	@$(BIN)/python -m deploy.demo $(if $(ONCE),--once)
+	@$(BIN)/python -m deploy.demo $(if $(ONCE),--once) $(if $(FOLDER),--folder "$(FOLDER)")
 
 test: setup-dev
 	@ALL=$(ALL) $(BIN)/python -m tests.suite

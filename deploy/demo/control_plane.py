@@ -9,6 +9,8 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+from deploy.embedded import open_local
+
 Document = dict[str, Any]
 
 
@@ -64,7 +66,7 @@ class ControlPlane:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/api/v1{path}", data, self._headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with open_local(request, 30) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             raise Refused(f"{method} {path} gave {error.code}: {_detail(error.read())}", error.code) from error
