@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def text(name: str, default: str = "") -> str:
@@ -23,6 +25,13 @@ def secret(name: str, default: str = "") -> str:
         return Path(file_name).read_text(encoding="utf-8").strip()
     except OSError as error:
         raise ImproperlyConfigured(f"{name}_FILE names {file_name}, which cannot be read: {error.strerror}.") from error
+
+
+def redis(name: str, default: str) -> str:
+    """A URL as the Redis client and Celery take it; its scheme is a system check's."""
+    value = secret(name, default)
+    _split(name, value)
+    return value
 
 
 def boolean(name: str, default: bool) -> bool:
@@ -47,6 +56,14 @@ def integer(name: str, default: int, *, minimum: int = 0) -> int:
     return number
 
 
+def level(name: str, default: str) -> str:
+    """The name of one of logging's levels."""
+    value = os.environ.get(name) or default
+    if value.upper() in LEVELS:
+        return value.upper()
+    raise ImproperlyConfigured(f"{name} is {value!r}; use one of {', '.join(LEVELS)}.")
+
+
 def words(name: str, default: str) -> list[str]:
     """A comma-separated list without blanks."""
     return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
@@ -57,24 +74,36 @@ def database(name: str, default: str) -> dict[str, Any]:
 
     A PostgreSQL socket folder goes into the query: `postgresql:///name?host=/run/postgresql&user=muster`.
     """
-    url = urlsplit(secret(name, default))
+    url = _split(name, secret(name, default))
+    if url.scheme not in {"sqlite", "postgresql", "postgres"}:
+        raise ImproperlyConfigured(f"{name} begins with {url.scheme!r}; use sqlite:/// or postgresql://.")
+    path = unquote(url.path[1:])
+    if not path:
+        raise ImproperlyConfigured(f"{name} names no database; use sqlite:////path or postgresql://host/database.")
     if url.scheme == "sqlite":
-        path = unquote(url.path[1:])
         # Tests use a file as well: a database in memory locks whole tables, which no user's database does.
         test = {"NAME": f"{path}.test"}
         return {"ENGINE": "django.db.backends.sqlite3", "NAME": path, "OPTIONS": SQLITE_OPTIONS, "TEST": test}
-    if url.scheme in {"postgresql", "postgres"}:
-        query = dict(parse_qsl(url.query))
-        return {
-            "ENGINE": "django.db.backends.postgresql",
-            "NAME": unquote(url.path[1:]),
-            "USER": unquote(url.username or query.pop("user", "")),
-            "PASSWORD": unquote(url.password or ""),
-            "HOST": url.hostname or query.pop("host", ""),
-            "PORT": str(url.port or ""),
-            "OPTIONS": {"pool": {"min_size": 1, "max_size": 10, "timeout": 20}, **query},
-        }
-    raise ImproperlyConfigured(f"{name} begins with {url.scheme!r}; use sqlite:/// or postgresql://.")
+    query = dict(parse_qsl(url.query))
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": path,
+        "USER": unquote(url.username or query.pop("user", "")),
+        "PASSWORD": unquote(url.password or ""),
+        "HOST": url.hostname or query.pop("host", ""),
+        "PORT": str(url.port or ""),
+        "OPTIONS": {"pool": {"min_size": 1, "max_size": 10, "timeout": 20}, **query},
+    }
+
+
+def _split(name: str, value: str) -> SplitResult:
+    """The parts of a URL whose port, where it has one, is a number. The value stays unsaid: it may hold a password."""
+    try:
+        url = urlsplit(value)
+        _ = url.port
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} is not a URL: {error}.") from error
+    return url
 
 
 # IMMEDIATE takes the write lock at BEGIN: two writers queue for up to 20 s instead of one failing in mid-transaction.

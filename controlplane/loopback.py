@@ -4,12 +4,13 @@ connection says where it arrived."""
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from django.conf import settings
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
 REFUSAL = (
     "Muster refuses to answer here: this address is not loopback, and {what}. Set MUSTER_SECRET_KEY (or "
     "MUSTER_SECRET_KEY_FILE) to at least 50 random characters, unset MUSTER_DEBUG, and start again.\n"
@@ -48,3 +49,16 @@ class LoopbackGuard:
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 503, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+
+def wsgi_guard(application: WsgiApplication) -> WsgiApplication:
+    """The same under WSGI (`manage.py runserver`), which tells whence a connection came and not where it arrived."""
+
+    def guarded(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        what = insecurity()
+        if what is None or is_loopback((environ.get("REMOTE_ADDR"),)):
+            return application(environ, start_response)
+        start_response("503 Service Unavailable", [("Content-Type", "text/plain; charset=utf-8")])
+        return [REFUSAL.format(what=what).encode()]
+
+    return guarded

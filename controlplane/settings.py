@@ -92,7 +92,7 @@ TEMPLATES = [
 # -- state -------------------------------------------------------------------------------------------------------------
 DATABASES = {"default": env.database("DATABASE_URL", f"sqlite:///{BASE_DIR / 'var' / 'muster.sqlite3'}")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-REDIS_URL = env.secret("REDIS_URL", "redis://127.0.0.1:6379/0")
+REDIS_URL = env.redis("REDIS_URL", "redis://127.0.0.1:6379/0")
 
 AUTH_USER_MODEL = "accounts.User"
 LOGIN_URL = "sign-in"
@@ -220,7 +220,7 @@ LOGGING = {
         "line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s", "datefmt": "%Y-%m-%dT%H:%M:%S%z"}
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": env.text("MUSTER_LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["stderr"], "level": env.level("MUSTER_LOG_LEVEL", "INFO")},
 }
 
 DRF_STANDARDIZED_ERRORS = {

@@ -7,7 +7,9 @@ import os
 from django.core.management import call_command
 from django.core.wsgi import get_wsgi_application
 
+from controlplane.loopback import wsgi_guard
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
-application = get_wsgi_application()
+application = wsgi_guard(get_wsgi_application())
 call_command("check")

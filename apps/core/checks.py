@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -52,6 +54,44 @@ def agent_times_are_ordered(app_configs: Any, **_kwargs: Any) -> list[CheckMessa
         return []
     hint = "Keep MUSTER_AGENT_POLL_SECONDS < MUSTER_AGENT_STALE_SECONDS < MUSTER_AGENT_LOST_SECONDS."
     return [Error("A healthy agent would be called stale or lost.", hint=hint, id="muster.E005")]
+
+
+@register()
+def host_names_are_names(app_configs: Any, **_kwargs: Any) -> list[CheckMessage]:
+    """`https://muster.example` or `muster.example:443` would match no request at all."""
+    wrong = [host for host in settings.ALLOWED_HOSTS if "/" in host or (":" in host and not host.endswith("]"))]
+    if not wrong:
+        return []
+    hint = "Give host names alone, such as muster.example; origins with a scheme go into MUSTER_TRUSTED_ORIGINS."
+    return [Error(f"MUSTER_ALLOWED_HOSTS holds {wrong[0]!r}, which is no host name.", hint=hint, id="muster.E006")]
+
+
+@register()
+def sqlite_folder_is_writable(app_configs: Any, **_kwargs: Any) -> list[CheckMessage]:
+    database = settings.DATABASES["default"]
+    folder = Path(database["NAME"]).parent
+    if "sqlite" not in database["ENGINE"] or os.access(folder, os.W_OK | os.X_OK):
+        return []
+    what = f"The SQLite database's folder {folder} is not there or not writable."
+    hint = "Make it for the user who runs Muster (SQLite writes files beside the database), or change DATABASE_URL."
+    return [Error(what, hint=hint, id="muster.E007")]
+
+
+@register()
+def worker_roots_are_absolute(app_configs: Any, **_kwargs: Any) -> list[CheckMessage]:
+    wrong = [root for root in settings.WORKER_ROOTS if not root.startswith("/")]
+    if not wrong:
+        return []
+    hint = "Name folders from / on; a tier's path is compared with them."
+    return [Error(f"MUSTER_WORKER_ROOTS holds {wrong[0]!r}, which is not absolute.", hint=hint, id="muster.E008")]
+
+
+@register()
+def hashed_files_are_collected(app_configs: Any, **_kwargs: Any) -> list[CheckMessage]:
+    if not settings.HASHED_STATIC or (Path(settings.STATIC_ROOT) / "staticfiles.json").exists():
+        return []
+    hint = "Run `manage.py collectstatic --noinput`, or unset MUSTER_HASHED_STATIC."
+    return [Error("MUSTER_HASHED_STATIC is on, and no static files were collected.", hint=hint, id="muster.E009")]
 
 
 @register()

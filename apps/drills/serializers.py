@@ -148,7 +148,7 @@ class SpecSerializer(StrictSerializer):
 
 
 class CreateDrillSerializer(SpecSerializer):
-    run = serializers.CharField(max_length=300, help_text="The run's id, name, or cluster/name.")
+    run = serializers.CharField(max_length=300, trim_whitespace=False, help_text="The run's id, name, or cluster/name.")
     seed = WholeNumberField(
         required=False, min_value=0, max_value=MAX_SEED, help_text="With the choice random: the same seed repeats it."
     )
@@ -183,7 +183,7 @@ class _ScheduleSerializer(StrictSerializer):
 
 
 class CreatePlanSerializer(SpecSerializer, _ScheduleSerializer):
-    run = serializers.CharField(max_length=300, help_text="The run's id, name, or cluster/name.")
+    run = serializers.CharField(max_length=300, trim_whitespace=False, help_text="The run's id, name, or cluster/name.")
     name = serializers.CharField(max_length=100)
 
 

@@ -14,6 +14,7 @@ import pytest
 import schemathesis
 import yaml
 from django.core.signals import request_finished, request_started
+from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
@@ -26,7 +27,6 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from apps.accounts.models import Role
-from controlplane.wsgi import application
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = 25 if os.environ.get("ALL") else 3
@@ -95,7 +95,7 @@ def test_the_api_page_may_bring_its_own_styles_and_no_scripts(client: Client) ->
 
 
 schema = schemathesis.openapi.from_dict(document())
-schema.app = application
+schema.app = get_wsgi_application()
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
-from controlplane.loopback import LoopbackGuard, is_loopback
+from controlplane.loopback import LoopbackGuard, is_loopback, wsgi_guard
 
 pytestmark = pytest.mark.asyncio
 
@@ -58,3 +58,21 @@ async def test_debugging_is_refused_on_another_address(settings: Settings) -> No
 async def test_a_safe_configuration_answers_anywhere(settings: Settings) -> None:
     settings.SECRET_KEY = "x" * 50
     assert await answered(("10.1.2.3", 8000)) == 200
+
+
+@pytest.mark.parametrize(("caller", "status"), [("10.1.2.3", "503"), ("127.0.0.1", "200"), ("", "503")])
+async def test_under_wsgi_nobody_from_elsewhere_is_answered_with_the_default_secret(
+    settings: Settings, caller: str, status: str
+) -> None:
+    settings.SECRET_KEY = settings.DEFAULT_SECRET_KEY
+    told: list[str] = []
+
+    def application(_environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [])
+        return []
+
+    wsgi_guard(application)({"REMOTE_ADDR": caller}, lambda line, _headers: told.append(line.split()[0]))
+    assert told == [status]
+    settings.SECRET_KEY = "x" * 50
+    wsgi_guard(application)({"REMOTE_ADDR": caller}, lambda line, _headers: told.append(line.split()[0]))
+    assert told == [status, "200"]

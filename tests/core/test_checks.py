@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from django.core.checks import run_checks
@@ -39,6 +40,42 @@ def test_agent_times_must_be_in_order(settings: Settings) -> None:
     assert "muster.E005" in ids()
 
 
+@pytest.mark.parametrize(
+    ("hosts", "wrong"),
+    [
+        (["muster.example", "10.0.0.5", "[::1]", ".example", "*"], False),
+        (["https://muster.example"], True),
+        (["muster.example:8443"], True),
+        (["muster.example/app"], True),
+    ],
+)
+def test_a_host_name_that_no_request_could_match_is_refused(settings: Settings, hosts: list[str], wrong: bool) -> None:
+    settings.ALLOWED_HOSTS = hosts
+    assert ("muster.E006" in ids()) is wrong
+
+
+def test_a_folder_that_cannot_hold_the_sqlite_database_is_refused(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(settings.DATABASES["default"], "ENGINE", "django.db.backends.sqlite3")
+    monkeypatch.setitem(settings.DATABASES["default"], "NAME", str(tmp_path / "not there" / "x.sqlite3"))
+    assert "muster.E007" in ids()
+    (tmp_path / "not there").mkdir()
+    assert "muster.E007" not in ids()
+
+
+def test_a_worker_root_that_is_not_absolute_is_refused(settings: Settings) -> None:
+    settings.WORKER_ROOTS = ["/ckpt", "scratch/ckpt"]
+    assert "muster.E008" in ids()
+
+
+def test_hashed_static_files_that_were_never_collected_are_refused(settings: Settings, tmp_path: Path) -> None:
+    settings.HASHED_STATIC, settings.STATIC_ROOT = True, tmp_path
+    assert "muster.E009" in ids()
+    (tmp_path / "staticfiles.json").write_text("{}")
+    assert "muster.E009" not in ids()
+
+
 @pytest.mark.parametrize("module", ["controlplane.asgi", "controlplane.wsgi"])
 def test_the_servers_themselves_refuse_to_start_with_the_default_secret_in_public(module: str) -> None:
     environment = {**os.environ, "MUSTER_ALLOWED_HOSTS": "muster.example"}
@@ -58,6 +95,11 @@ def test_the_servers_themselves_refuse_to_start_with_the_default_secret_in_publi
         ("MUSTER_AGENT_POLL_SECONDS", "soon", "use a whole number"),
         ("DATABASE_URL", "mysql://x", "use sqlite:/// or postgresql://"),
         ("MUSTER_SECRET_KEY_FILE", "/nowhere", "cannot be read"),
+        ("DATABASE_URL", "postgresql://muster:hidden@host:port/x", "is not a URL"),
+        ("DATABASE_URL", "postgresql://host", "names no database"),
+        ("DATABASE_URL", "sqlite:///", "names no database"),
+        ("REDIS_URL", "redis://host:port/0", "is not a URL"),
+        ("MUSTER_LOG_LEVEL", "LOUD", "use one of DEBUG, INFO"),
     ],
 )
 def test_a_bad_variable_stops_the_start_with_its_name(name: str, value: str, words: str) -> None:
@@ -72,3 +114,4 @@ def test_a_bad_variable_stops_the_start_with_its_name(name: str, value: str, wor
     assert words in done.stderr
     assert name in done.stderr
     assert "Traceback" not in done.stderr
+    assert "hidden" not in done.stderr

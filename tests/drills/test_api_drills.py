@@ -274,3 +274,13 @@ def test_a_stranger_sees_no_drill_and_no_count(yard: Yard) -> None:
     Drill.objects.create(cluster=yard.cluster, run=yard.run, kind="reload", created_at=timezone.now())
     body = stranger().get("/api/v1/drills").json()
     assert (body["items"], body["total"]["value"]) == ([], 0)
+
+
+def test_a_run_is_found_by_its_exact_name_spaces_included(db: None) -> None:
+    cluster = factories.cluster()
+    wanted = {name: factories.run(cluster, name) for name in ("llama", " llama ")}
+    api = client()
+    for name, run in wanted.items():
+        drill = post(api, "drills", run=name, kind="reload")
+        plan = post(api, "plans", run=name, **PLAN)
+        assert (drill.data["run"], plan.data["run"]) == (run.pk, run.pk)
