@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from muster_agent.formats import registry, torchtitan
+from muster_agent.decide import fit, frameworks
+from muster_agent.formats import explain, registry, siblings
 from muster_agent.formats.explain_words import FORMAT_WORDS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
 LAYOUTS = "| format | layout | commit marker | world size |"
 LIMITS = "| format | step | what cannot be known |"
-TABLES = (registry.FOLDER_FORMATS, registry.FAMILY_FORMATS, registry.FILE_FORMATS)
-WORDS = sorted({one.name for table in TABLES for one in table} | {torchtitan.FORMAT})
+WORDS = sorted(registry.FORMATS | {"unknown"})
 
 
 def rows(head: str) -> dict[str, list[str]]:
@@ -34,6 +34,21 @@ def test_the_page_names_no_format_that_there_is_not() -> None:
     assert {*rows(LAYOUTS), *rows(LIMITS)} == set(WORDS)
 
 
-@pytest.mark.parametrize("word", [word for word in WORDS if word != "unknown"])
-def test_every_format_can_be_explained(word: str) -> None:
-    assert word in FORMAT_WORDS
+def test_words_are_kept_for_every_format_and_for_no_other() -> None:
+    assert set(FORMAT_WORDS) == registry.FORMATS
+
+
+def test_rules_by_format_name_formats_that_a_reader_produces() -> None:
+    """A word that no reader gives would be a rule that never holds."""
+    named = {word for written in frameworks.ALWAYS_WRITTEN for word in written.formats}
+    named |= frameworks.HIGHEST_NUMBER.keys() | frameworks._OWN_NAMES.keys()
+    named |= fit._LOADER_ONLY | fit._RESHARDS_BY_CONVERTING.keys()
+    named |= explain._LOWER_BOUND | siblings._COMPRESSING | siblings._NUMBERS_ARE_PARTS
+    assert named <= registry.FORMATS
+
+
+def test_every_reader_is_in_the_tables() -> None:
+    """A module with a format of its own that no table names would never read anything."""
+    modules = Path(registry.__file__).parent.glob("*.py")
+    own = {one.stem for one in modules if re.search(r"^def claims\(", one.read_text(), re.MULTILINE)}
+    assert own <= {one.rsplit(".", 1)[-1] for one in vars(registry)}

@@ -37,7 +37,7 @@ ALWAYS_WRITTEN = (
     AlwaysWritten(
         "Megatron",
         MEGATRON_TRACKER,
-        frozenset({"megatron_dist", "megatron_zarr", "megatron_legacy", "dcp", "dlrover"}),
+        frozenset({"megatron_dist", "megatron_zarr", "megatron_legacy", "dcp"}),
         re.compile(r"iter_\d{7,}", re.ASCII),
         "Megatron would start from random weights",
     ),
@@ -62,6 +62,8 @@ HIGHEST_NUMBER = {
     "accelerate": "Accelerate takes the checkpoint_N folder with the highest number, whole or not",
     "torchtitan": "TorchTitan takes the step-N folder with the highest number that has its metadata",
     "orbax": "Orbax takes the highest step whose name is final",
+    "fairseq2": "fairseq2 takes the step_N folder with the highest number",
+    "t5x": "T5X takes the checkpoint_N folder with the highest number",
 }
 """Frameworks without a pointer that choose by name, by format."""
 
@@ -141,6 +143,8 @@ def _own_number(one: Candidate) -> int | None:
 _OWN_NAMES = {
     "hf_trainer": re.compile(r"checkpoint-\d+", re.ASCII),
     "torchtitan": re.compile(r"step-\d+", re.ASCII),
+    "fairseq2": re.compile(r"step_\d+", re.ASCII),
+    "t5x": re.compile(r"checkpoint_\d+", re.ASCII),
 }
 """Other names these frameworks do not look at."""
 

@@ -81,8 +81,8 @@ FORMAT_WORDS: dict[str, FormatWords] = {
         "every item has its metadata and every data file that this names",
     ),
     "t5x": FormatWords(
-        "T5X checkpoint", "a `checkpoint` file beside `target.*` arrays",
-        "the final name without a temporary ending", "every chunk of every array is there",
+        "T5X checkpoint", "a `checkpoint` file of flax beside folders of arrays (`target.*`)",
+        "the final name without `.tmp-TIME`", "every array that `checkpoint` names is there with all its weights",
     ),
     "bytecheckpoint": FormatWords(
         "ByteCheckpoint", "`model/` and `optimizer/`, each with `.metadata` and `.distcp` files",
@@ -111,9 +111,13 @@ FORMAT_WORDS: dict[str, FormatWords] = {
         "fairseq checkpoint with files per shard", "files named `checkpoint_E_U...-shardN.pt`",
         None, "the shards have no gap and every file is whole",
     ),
-    "dlrover": FormatWords(
-        "DLRover flash checkpoint", "DLRover's staging files beside the framework's own",
-        "`dlrover_latest.txt`", "the framework's own files are whole",
+    "fairseq2": FormatWords(
+        "fairseq2 checkpoint", "`trainer/rank_R.pt` beside `model/` and `optimizer/`, with a file per rank",
+        "the final name without `.tmp`", "the grid of ranks is full, for the optimizer too, and every file is whole",
+    ),
+    "colossalai": FormatWords(
+        "ColossalAI checkpoint", "`running_states.json` beside `modeling/` or `model/`, and `optimizer/` with an index",
+        "`running_states.json`, written last", "every file that the two indexes name is there and whole",
     ),
 }  # fmt: skip
 

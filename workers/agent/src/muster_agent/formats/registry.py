@@ -6,10 +6,12 @@ from __future__ import annotations
 from muster_agent.formats import (
     accelerate,
     bytecheckpoint,
+    colossalai,
     dcp,
     dcp_hf,
     deepspeed,
     deepspeed_universal,
+    fairseq2,
     foreign,
     gguf,
     hf_trainer,
@@ -28,8 +30,10 @@ from muster_agent.formats import (
     safetensors,
     safetensors_folder,
     safetensors_ranked,
+    t5x,
     torch_save,
     torchsnapshot,
+    torchtitan,
 )
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
@@ -41,6 +45,9 @@ FOLDER_FORMATS: tuple[FolderFormat, ...] = (
     FolderFormat(orbax.FORMAT, orbax.claims, orbax.read, orbax.owns),
     FolderFormat(hf_trainer.FORMAT, hf_trainer.claims, hf_trainer.read, hf_trainer.owns),
     FolderFormat(accelerate.FORMAT, accelerate.claims, accelerate.read, accelerate.owns),
+    FolderFormat(colossalai.FORMAT, colossalai.claims, colossalai.read),
+    FolderFormat(t5x.FORMAT, t5x.claims, t5x.read, t5x.owns),
+    FolderFormat(fairseq2.FORMAT, fairseq2.claims, fairseq2.read),
     FolderFormat(deepspeed_universal.FORMAT, deepspeed_universal.claims, deepspeed_universal.read),
     FolderFormat(deepspeed.FORMAT, deepspeed.claims, deepspeed.read),
     FolderFormat(megatron_zarr.FORMAT, megatron_zarr.claims, megatron_zarr.read),
@@ -77,6 +84,11 @@ FILE_FORMATS: tuple[FileFormat, ...] = (
     FileFormat(torch_save.FORMAT, torch_save.claims_file, torch_save.read_file),
     FileFormat(foreign.UNKNOWN_FORMAT, foreign.claims_file, foreign.read_file),
 )
+
+FORMATS: frozenset[str] = frozenset(
+    one.name for table in (FOLDER_FORMATS, FAMILY_FORMATS, FILE_FORMATS) for one in table
+) - {foreign.UNKNOWN_FORMAT} | {torchtitan.FORMAT}
+"""What a reader may call a checkpoint; a DCP turns out to be one of TorchTitan when it is read."""
 
 
 def claim(folder: Folder) -> FolderFormat | None:
