@@ -39,7 +39,7 @@ test: setup-dev
 
 # The tests that take their number of examples from this variable are the ones meant here.
 fuzz: setup-dev
-	@MUSTER_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q \
+	@MUSTER_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q --timeout=0 \
 		$(shell grep -rl --include='test_*.py' MUSTER_FUZZ_EXAMPLES tests/agent)
 
 lint: setup-dev

@@ -27,6 +27,11 @@ bends = st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 255)), min_siz
 
 
 def assert_read_or_refused(data: bytes) -> None:
+    """What is slow by itself is slow twice; a pause of the collector, late in a long run, comes once."""
+    assert seconds_for(data) < SECONDS or seconds_for(data) < SECONDS
+
+
+def seconds_for(data: bytes) -> float:
     began = time.process_time()
     try:
         read, _end = read_one(data)
@@ -37,7 +42,7 @@ def assert_read_or_refused(data: bytes) -> None:
         parse_plan(data)
     except PickleRefused as refused:
         assert refused.reason
-    assert time.process_time() - began < SECONDS
+    return time.process_time() - began
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -114,6 +119,7 @@ def outcome(machine: Machine, table: Any) -> Any:
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(opcodes)
+@example([b"\x94}"])
 def test_taking_opcodes_together_gives_what_they_give_one_by_one(parts: list[bytes]) -> None:
     data = b"\x80\x04" + b"".join(part for part in parts if part[:1] not in (b"g", b"p", b"r", b"q")) + b"."
     assert outcome(LeanMachine(data, NAMES, NAMES), LEAN_TABLE) == outcome(Machine(data, NAMES, NAMES), TABLE)

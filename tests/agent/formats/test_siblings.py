@@ -268,7 +268,19 @@ def test_a_file_under_another_name_is_no_file_less() -> None:
     assert codes(run)["step-30"] == []
 
 
-@pytest.mark.parametrize("other", ["30.orbax-checkpoint-tmp", "30_universal"])
+@pytest.mark.parametrize("other", ["checkpoint-best", "model_final.pth", "best.pt"])
+def test_what_is_kept_as_the_best_or_the_final_one_is_no_second_one_of_its_step(other: str) -> None:
+    assert codes([made(30), made(30, name=other)]) == {"step-30": [], other: []}
+
+
+def test_a_conversion_of_a_step_is_not_held_to_what_the_steps_hold() -> None:
+    rng = shard("train.pt", Role.RNG, 10)
+    steps = [made(step, shard("model.pt"), rng) for step in (10, 20, 30)]
+    converted = made(30, shard("model.pt"), name="step-30-unsharded")
+    assert not any(codes([*steps, converted]).values())
+
+
+@pytest.mark.parametrize("other", ["30.orbax-checkpoint-tmp", "30_universal", "30-unsharded", "30_hf"])
 def test_what_is_unfinished_or_converted_is_no_second_one_of_its_step(other: str) -> None:
     assert codes([made(30, name="30"), made(30, name=other)]) == {"30": [], other: []}
 

@@ -63,6 +63,7 @@ def test_roles_and_step_come_from_the_values(tmp_path: Path, value: object, step
     [
         {"iter_num": 5000},
         {"step_count": 5000, "epoch": 2},
+        {"iter_num": 20000, "step_count": 5000},
         {"trainer_state": {"completed_steps": 5000}},
         {"extra_state": {"train_iterator": {"epoch": 2}}, "optimizer_history": [{"num_updates": 5000}]},
         {"last_optimizer_state": {"num_updates": 5000}},
@@ -130,6 +131,8 @@ def test_files_of_torch_save_are_found_under_the_endings_that_scripts_give_them(
         ("model.zip", b"PK\x03\x04" + bytes(3000)),
         ("best", b"x"),
         ("index", bytes(range(256)) * 9),
+        ("train.bin", bytes(range(256)) * 9),
+        ("tokens_003.npz", bytes(range(256)) * 9),
     ],
 )
 def test_files_that_only_lie_beside_checkpoints_are_not_taken_for_some(tmp_path: Path, name: str, data: bytes) -> None:
@@ -144,6 +147,8 @@ def test_files_that_only_lie_beside_checkpoints_are_not_taken_for_some(tmp_path:
         {"ckpt-3.index": b"\x00\x01" * 90, "ckpt-3.data-00000-of-00001": b"\x05" * 900},
         {"weights.12.h5": b"\x89HDF\r\n\x1a\n" + bytes(900)},
         {"model_3.pdparams": b"\x01" * 900},
+        {"checkpoint-30.tar.gz": b"\x1f\x8b" + bytes(900)},
+        {"run_step_30.zip": b"PK\x03\x04" + bytes(900)},
     ],
 )
 def test_checkpoints_of_frameworks_that_are_not_read_are_listed_as_unknown(
@@ -344,6 +349,14 @@ def test_ranks_of_different_parts_may_differ(tmp_path: Path) -> None:
 def test_a_folder_of_single_files_is_not_taken_for_one_checkpoint(tmp_path: Path) -> None:
     place = written(tmp_path / "run", {f"epoch_{epoch}.pt": torch_zip({**FULL, "step": epoch}) for epoch in (1, 2, 3)})
     assert [one.step for one in inventory(place).checkpoints] == [3, 2, 1]
+
+
+def test_state_under_an_ending_of_its_own_is_looked_into(tmp_path: Path) -> None:
+    parts = {"net_g.pth": torch_zip(MODEL), "training_state.state": torch_zip({"optimizers": [OPTIMIZER], "iter": 200})}
+    shard_map = read_checkpoint(written(tmp_path / "200", parts))
+    assert (shard_map.status, shard_map.step, shard_map.resumable) == (Status.COMPLETE, 200, True)
+    other = read_checkpoint(written(tmp_path / "300", {**parts, "notes.state": b"some words\n" * 300}))
+    assert (other.status, other.resumable) == (Status.COMPLETE, True)
 
 
 def test_a_folder_that_holds_nothing_of_torch_stays_unknown(tmp_path: Path) -> None:

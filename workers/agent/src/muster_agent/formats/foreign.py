@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from muster_agent.formats.base import Role, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
@@ -15,6 +17,16 @@ _SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".gguf", ".nemo", ".msgpack
 _SUFFIXES_OF_MUCH = (".h5", ".hdf5", ".tar", ".params", ".weights", ".index")
 """Checkpoints only where they are named so as well."""
 _LEAST_BYTES = 1024
+_PACKED = re.compile(
+    r"(?:.*[-_.])?(?:checkpoint|ckpt|step|iter|epoch)[-_=]?\d{1,18}\.(?:tar\.gz|tgz|tar\.zst|zip)", re.ASCII
+)
+"""A step that somebody packed up."""
+_OF_DATA = re.compile(
+    r"(?:.*[-_.])?(?:train|val|valid|validation|test|eval|dev|data|dataset|tokens?|tokenizer|vocab|merges|labels?|stats)"
+    r"(?:[-_.]?\d+)*\.(?:bin|npz|pkl)",
+    re.ASCII | re.IGNORECASE,
+)
+"""What a training reads, which endings of anything say nothing of."""
 
 
 def claims(folder: Folder) -> bool:
@@ -24,6 +36,8 @@ def claims(folder: Folder) -> bool:
 def claims_file(folder: Folder, name: str) -> bool:
     """What may be a checkpoint of a framework that is not read, so that its folder is never taken for empty."""
     if name.lower().endswith(_SUFFIXES):
+        return _OF_DATA.fullmatch(name) is None
+    if _PACKED.fullmatch(name):
         return True
     seen = folder.files.get(name)
     if seen is None or not is_like_a_checkpoint(name):

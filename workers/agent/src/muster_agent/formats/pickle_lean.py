@@ -256,6 +256,8 @@ def _binget(machine: LeanMachine) -> None:
 
 
 def _memoize(machine: LeanMachine) -> None:
+    """A MEMOIZE by itself may stand where nothing is on the stack, which ends the reading."""
+    machine.stack[-1]
     machine.memoize()
 
 

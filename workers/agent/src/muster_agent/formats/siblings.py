@@ -6,8 +6,9 @@ Everything here is a warning: each checkpoint may be whole by itself, and still 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -27,7 +28,12 @@ _STATE = frozenset({Role.MODEL, Role.OPTIMIZER, Role.RNG, Role.DATALOADER})
 _KINDS = _STATE | {Role.SCHEDULER}
 _SIZED = frozenset({Role.MODEL, Role.OPTIMIZER, Role.OTHER})
 GENERATION_GAP_SECONDS = 3600.0
-_CONVERTED = "_universal"
+_CONVERTED = re.compile(
+    r"(.+)[-_.](?:universal|unsharded|hf|huggingface|merged|consolidated|converted|export(?:ed)?|fp32|fp16|bf16|ema)",
+    re.ASCII | re.IGNORECASE | re.DOTALL,
+)
+_KEPT = re.compile(r"(?:^|[-_.])(?:best|final)(?:[-_.]|$)", re.ASCII | re.IGNORECASE)
+"""What is kept under such a word is a copy of a step, or its last one, on purpose."""
 _LONGEST_SAVE_SECONDS = 6 * 3600.0
 _SHOWN = 3
 
@@ -80,13 +86,14 @@ Found = Iterator[tuple[str, Finding]]
 
 # -- two checkpoints of one step ---------------------------------------------------------------------------------------
 def _duplicates(beside: Sequence[ShardMap]) -> Found:
-    """Of one format: a conversion of a step lies beside it on purpose. What a save left unfinished is no step yet."""
+    """Of one format: a conversion of a step lies beside it on purpose, and so does the best or the final one. What a
+    save left unfinished is no step yet."""
     steps: dict[tuple[str, int], list[ShardMap]] = defaultdict(list)
     names = {os.path.basename(one.path) for one in beside}
     for one in beside:
         name = os.path.basename(one.path)
-        is_conversion = name.endswith(_CONVERTED) and name.removesuffix(_CONVERTED) in names
-        if one.step is not None and not (is_word_for_last(name) or is_temporary(name) or is_conversion):
+        is_meant = is_word_for_last(name) or _KEPT.search(name) is not None or _is_conversion(name, names)
+        if one.step is not None and not (is_temporary(name) or is_meant):
             steps[one.format, one.step].append(one)
     for (_, step), same in steps.items():
         for one in same:
@@ -95,6 +102,11 @@ def _duplicates(beside: Sequence[ShardMap]) -> Found:
                 claims = "claims" if len(others) == 1 else "claim"
                 detail = f"{_some(others)} in the same folder {claims} step {step} too{_how_alike(one, same)}"
                 yield one.path, finding("duplicate_step", path=one.path, detail=detail)
+
+
+def _is_conversion(name: str, names: Collection[str]) -> bool:
+    match = _CONVERTED.fullmatch(name)
+    return match is not None and match[1] in names
 
 
 def _how_alike(one: ShardMap, same: Sequence[ShardMap]) -> str:
@@ -157,8 +169,11 @@ _UNDECIDED = (
 # -- a step that holds less --------------------------------------------------------------------------------------------
 def _shrunk(beside: Sequence[ShardMap]) -> Found:
     groups: dict[str, list[ShardMap]] = defaultdict(list)
+    names = {os.path.basename(one.path) for one in beside}
     for one in beside:
-        if one.resumable and one.step is not None and not is_word_for_last(os.path.basename(one.path)):
+        name = os.path.basename(one.path)
+        is_own_step = not is_word_for_last(name) and not _is_conversion(name, names)
+        if one.resumable and one.step is not None and is_own_step:
             groups[one.format].append(one)
     for group in groups.values():
         group.sort(key=lambda one: (one.step or 0, one.path))

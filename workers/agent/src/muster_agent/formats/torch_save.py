@@ -42,7 +42,10 @@ def is_torch_name(name: str) -> bool:
 
 
 def torch_names(folder: Folder) -> list[str]:
-    return sorted(name for name in folder.files.keys() | folder.blocked if is_torch_name(name))
+    """With files of an ending that others use too, where they begin as those of torch.save do."""
+    names = {name for name in folder.files.keys() | folder.blocked if is_torch_name(name)}
+    names |= {name for name in folder.files if name.lower().endswith(".state") and begins_like_torch(folder, name)}
+    return sorted(names)
 
 
 # -- one file ----------------------------------------------------------------------------------------------------------
