@@ -13,7 +13,7 @@ from muster_agent.formats.detect import files_of, read_checkpoint
 from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.jobs import reload as reload_module
 from muster_agent.jobs import transports
-from muster_agent.jobs.chunks import CheckpointNotFound
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.reload import prepare, reload
 from muster_agent.jobs.seal import seal

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import xxhash
 from muster_agent.jobs import seal as seal_module
-from muster_agent.jobs.chunks import CheckpointNotFound
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.seal import seal
 from muster_agent.manifest.beside import read_beside

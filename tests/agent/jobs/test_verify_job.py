@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from muster_agent.formats.detect import files_of, read_checkpoint
 from muster_agent.formats.fingerprint import fingerprint
-from muster_agent.jobs.chunks import CheckpointNotFound
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.seal import seal
 from muster_agent.jobs.verify import verify

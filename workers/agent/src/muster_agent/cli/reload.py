@@ -14,7 +14,7 @@ from muster_agent.cli.reload_text import render
 from muster_agent.cli.stop_signals import stopping
 from muster_agent.cli.verdict_note import leave_verdict, look_before
 from muster_agent.formats.base import Severity
-from muster_agent.jobs.chunks import CheckpointNotFound
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.reload import NotCold, PreparedReload, ReloadStopped, prepare
 from muster_agent.jobs.selection import ShardsNotFound, require_shards
@@ -138,7 +138,7 @@ def _share(ranks: tuple[int, ...], world: int | None) -> tuple[int, int] | None:
 
 def _run(prepared: PreparedReload, bar: ProgressBar, control: JobControl, *, write: bool) -> ReloadReport:
     """The report, with its verdict left beside the data where there is a manifest."""
-    require_shards(prepared.path, prepared.params.shards, prepared.manifest)
+    require_shards(prepared.place, prepared.params.shards, prepared.manifest)
     manifest = prepared.manifest
     if manifest is None or not write:
         return prepared.run(control).report

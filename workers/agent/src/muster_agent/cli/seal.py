@@ -8,7 +8,7 @@ from muster_agent.cli.finding_text import ProgressBar, say_findings
 from muster_agent.cli.one_checkpoint import require_one_checkpoint
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, print_json, printable
 from muster_agent.formats.base import Severity
-from muster_agent.jobs.chunks import CheckpointNotFound
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound
 from muster_agent.jobs.seal import seal as seal_checkpoint
 from muster_agent.manifest.export import checksum_list
 from muster_agent.manifest.model import manifest_id

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from muster_agent.cli.output import say
 from muster_agent.formats.base import Finding
-from muster_agent.jobs.chunks import stat_all
+from muster_agent.jobs.checkpoint_place import place_at
 from muster_agent.jobs.verify import fingerprint_of
 from muster_agent.manifest.local_verdict import (
     VERDICT_VERSION,
@@ -63,4 +63,4 @@ def leave_verdict(
 
 
 def _fingerprint(path: str, manifest: Manifest) -> str:
-    return fingerprint_of(stat_all(path, [shard.path for shard in manifest.shards]))
+    return fingerprint_of(place_at(path).stat_all([shard.path for shard in manifest.shards]))

@@ -12,7 +12,7 @@ from muster_agent.cli.one_checkpoint import require_one_checkpoint
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, human_rate, print_json, printable
 from muster_agent.cli.verdict_note import leave_verdict, look_before
 from muster_agent.formats.base import Severity
-from muster_agent.jobs.chunks import CheckpointNotFound, require_present
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound, place_at
 from muster_agent.jobs.own_sums import check_own_sums
 from muster_agent.jobs.verify import verify as verify_checkpoint
 from muster_agent.manifest.beside import ManifestUnreadable, beside_path, read_beside
@@ -95,8 +95,9 @@ def _check_unsealed(path: str, *, as_json: bool) -> NoReturn:
 
 def _manifest(path: str) -> Manifest | None:
     try:
-        absolute = require_present(path)
-        return read_beside(absolute)
+        place = place_at(path)
+        place.require()
+        return read_beside(place.path)
     except CheckpointNotFound as error:
         raise CommandFailed(str(error), hint="check the path and the mount", code=ExitCode.NOT_FOUND) from error
     except ManifestUnreadable as error:

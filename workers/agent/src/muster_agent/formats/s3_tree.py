@@ -110,15 +110,22 @@ class S3Tree:
         return _folder(level, path, root, self)
 
     def open(self, path: str) -> Opened:
-        seen = self._seen(path)
+        seen = self.seen(path)
         if seen is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return _S3File(self.store, self.bucket, seen)
 
+    def open_seen(self, path: str, etag: str) -> Opened:
+        """As `open`, and the object must be the one with that ETag."""
+        seen = self.seen(path)
+        if seen is not None and seen.etag != etag:
+            raise OSError(errno.ESTALE, "the object was written again after it was listed", path)
+        return self.open(path)
+
     def take(self, folder: Folder, name: str) -> None:
         path = f"{folder.path}/{name}"
         try:
-            seen = self._seen(path)
+            seen = self.seen(path)
         except OSError as error:
             folder.blocked.add(name)
             found = trouble(error, path)
@@ -131,13 +138,14 @@ class S3Tree:
 
     def stamp(self, path: str) -> FileSeen | None:
         try:
-            seen = self._seen(path)
+            seen = self.seen(path)
         except OSError:
             return None
         return None if seen is None else FileSeen(seen.size_bytes, seen.mtime_ns)
 
     # -- listings ------------------------------------------------------------------------------------------------------
-    def _seen(self, path: str) -> ObjectSeen | None:
+    def seen(self, path: str) -> ObjectSeen | None:
+        """The object at `path` as the listing shows it. Raises OSError where it could not be listed."""
         parent, _, name = path.rpartition("/")
         level = self._level(parent)
         return None if level is None else level.files.get(name)

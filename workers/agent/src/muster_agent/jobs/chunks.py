@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 import xxhash
 
 from muster_agent.formats.base import Finding, Severity, Status, TensorRange
-from muster_agent.formats.checkpoint import is_family
 from muster_agent.formats.codes import finding
-from muster_agent.formats.detect import read_checkpoint
+from muster_agent.formats.tree import Opened
+from muster_agent.jobs.checkpoint_place import CheckpointPlace
+from muster_agent.jobs.checkpoint_place import StatedShard as StatedShard
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.soundness import agree_with_own_sums
 from muster_agent.manifest.compare import ObservedShard, overlapping, tensors_by_shard, with_tensors
@@ -32,27 +31,11 @@ from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import BLOCK_BYTES, Extent, plan_reads, whole_shards
 from muster_agent.reload.reader import READERS, Check, Consumer, ReadRun
 from muster_agent.reload.totals import ReadTotals
-from muster_agent.storage.posix import PathUnsafe, PosixShard, locate, stat_shard
+from muster_agent.storage.posix import PathUnsafe, PosixShard
 from muster_agent.storage.throttle import Throttle
 
 _NARROW_BYTES = 1024 * 1024 * 1024
 """At most this much is read again to tell which tensors of a damaged range are damaged themselves."""
-
-
-class CheckpointNotFound(Exception):
-    """There is nothing at the path (its parent could be looked at, or not: the message says which)."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(f"there is no checkpoint at {path}")
-
-
-def require_present(path: str) -> str:
-    """The absolute path. Raises CheckpointNotFound where nothing lies there."""
-    absolute = os.path.abspath(path)
-    if not os.path.lexists(absolute) and not is_family(absolute):
-        raise CheckpointNotFound(absolute)
-    return absolute
 
 
 def block_bytes_for(chunk_bytes: int) -> int:
@@ -136,31 +119,6 @@ class Discard:
         """See `reload.reader.Pieces`."""
 
 
-class StatedShard(NamedTuple):
-    """One shard as it lay before reading: `size_bytes` None where it is not there or could not be looked at."""
-
-    path: str
-    location: str
-    size_bytes: int | None
-    mtime_ns: int
-    error: OSError | None = None
-
-
-def stat_all(checkpoint_path: str, shard_paths: Sequence[str]) -> list[StatedShard]:
-    """Look at every named shard. A name that leads out of the checkpoint is treated as not there. Raises nothing."""
-    return [_stat_one(checkpoint_path, path) for path in shard_paths]
-
-
-def _stat_one(checkpoint_path: str, path: str) -> StatedShard:
-    location = ""
-    try:
-        location = locate(checkpoint_path, path)
-        size_bytes, mtime_ns = stat_shard(location)
-    except OSError as error:
-        return StatedShard(path, location, None, 0, error)
-    return StatedShard(path, location, size_bytes, mtime_ns)
-
-
 def open_posix(stated: StatedShard, *, direct: bool) -> PosixShard:
     """Open a shard for the engine. Raises OSError."""
     return PosixShard(stated.location, direct=direct)
@@ -175,17 +133,20 @@ def read_shards(
     phase: str,
     chunk_bytes: int,
     threads: int | None = None,
+    place: CheckpointPlace | None = None,
 ) -> ReadTotals:
-    """One pass over the extents that proves what the storage holds: around the page cache where that is allowed."""
+    """One pass over the extents that proves what the storage holds: around the page cache where that is allowed.
+    Without `place` the shards lie on a file system."""
     control.check()
     block_bytes = block_bytes_for(chunk_bytes)
     plan = plan_reads(extents, block_bytes)
     readers = max(1, min(threads or READERS, len(plan)))
     ring = BufferRing(readers, block_bytes)
+    opens = open_posix if place is None else place.open_shard
     try:
         return ReadRun(
             plan=plan,
-            open_shard=lambda number: open_posix(shards[number], direct=True),
+            open_shard=lambda number: opens(shards[number], direct=True),
             consumer=consumer,
             ring=ring,
             control=control,
@@ -243,7 +204,7 @@ def extents_of(shards: Sequence[StatedShard], manifest: Manifest | None) -> list
 
 
 def tell_rewrites(
-    checkpoint_path: str,
+    place: CheckpointPlace,
     manifest: Manifest,
     shards: Sequence[StatedShard],
     observed: Mapping[str, ObservedShard],
@@ -253,47 +214,59 @@ def tell_rewrites(
     file once more where there is damage. `shards` are those that were read, as they lay before."""
     if not any(found.severity is Severity.DAMAGE for found in findings):
         return tuple(findings)
-    stated = stat_all(checkpoint_path, [shard.path for shard in manifest.shards])
+    stated = place.stat_all([shard.path for shard in manifest.shards])
     after = {shard.path: Stamp(shard.size_bytes, shard.mtime_ns) for shard in stated}
     before = {shard.path: Stamp(shard.size_bytes, shard.mtime_ns) for shard in shards}
     saved_again = was_written_later(manifest, after)
-    is_copy = saved_again and _is_damaged_copy(checkpoint_path, manifest, observed, findings)
+    is_copy = saved_again and _is_damaged_copy(place, manifest, observed, findings)
     saved_again = saved_again and not is_copy
     if saved_again and len(trained_shards(manifest)) == 1:
         # A lone file has no neighbours that tell a new save from a cut: only its own header can.
-        saved_again = read_checkpoint(checkpoint_path).status is Status.COMPLETE
+        saved_again = place.read().status is Status.COMPLETE
     return without_rewrites(
         manifest, observed, findings, before=before, after=after, saved_again=saved_again, is_copy=is_copy
     )
 
 
 def _is_damaged_copy(
-    checkpoint_path: str, manifest: Manifest, observed: Mapping[str, ObservedShard], findings: Sequence[Finding]
+    place: CheckpointPlace, manifest: Manifest, observed: Mapping[str, ObservedShard], findings: Sequence[Finding]
 ) -> bool:
-    narrower = _Narrower(checkpoint_path, manifest)
+    narrower = _Narrower(place, manifest)
     trained = trained_state(manifest, observed, narrower.is_equal)
-    are_sound = agree_with_own_sums(checkpoint_path, changed_paths(findings)) if trained.is_mostly_equal else None
+    are_sound = agree_with_own_sums(place, changed_paths(findings)) if trained.is_mostly_equal else None
     return is_damaged_copy(manifest, trained, findings, are_sound=are_sound)
 
 
-def name_damaged_tensors(checkpoint_path: str, manifest: Manifest, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def name_damaged_tensors(
+    place: CheckpointPlace, manifest: Manifest, findings: Sequence[Finding]
+) -> tuple[Finding, ...]:
     """The same findings, with each changed range naming the tensors whose own digest differs. Where no trained tensor
     of the range differs, the damage lies in the others that the format's metadata still names, or in the header."""
-    narrower = _Narrower(checkpoint_path, manifest)
+    narrower = _Narrower(place, manifest)
     return tuple(narrower.narrow(found) if found.code == "digest_mismatch" else found for found in findings)
 
 
 class _Narrower:
     """Reads the tensors of damaged ranges again, up to a total of `_NARROW_BYTES`."""
 
-    def __init__(self, checkpoint_path: str, manifest: Manifest) -> None:
-        self._path = checkpoint_path
+    def __init__(self, place: CheckpointPlace, manifest: Manifest) -> None:
+        self._place, self._manifest = place, manifest
         self._sealed = tensors_by_shard(manifest.tensors)
         self._left_bytes = _NARROW_BYTES
 
     @functools.cached_property
+    def _stated(self) -> dict[str, StatedShard]:
+        return {one.path: one for one in self._place.stat_all([shard.path for shard in self._manifest.shards])}
+
+    @functools.cached_property
     def _known(self) -> dict[str, list[TensorRange]]:
-        return tensors_by_shard(read_checkpoint(self._path).tensors)
+        return tensors_by_shard(self._place.read().tensors)
+
+    def _open(self, path: str) -> Opened:
+        stated = self._stated[path]
+        if stated.error is not None:
+            raise stated.error
+        return self._place.open_file(stated)
 
     def is_equal(self, tensor: TensorDigest) -> bool:
         """Whether its own digest is what was sealed; False also where that cannot be told."""
@@ -301,7 +274,8 @@ class _Narrower:
             return False
         self._left_bytes -= tensor.length_bytes
         try:
-            return _tensor_digest(locate(self._path, tensor.shard), tensor) == tensor.xxh3_64
+            with self._open(tensor.shard) as file:
+                return _tensor_digest(file, tensor) == tensor.xxh3_64
         except OSError:
             return False
 
@@ -313,8 +287,8 @@ class _Narrower:
             return found
         self._left_bytes -= cost
         try:
-            location = locate(self._path, found.path)
-            damaged = [tensor.name for tensor in sealed if _tensor_digest(location, tensor) != tensor.xxh3_64]
+            with self._open(found.path) as file:
+                damaged = [tensor.name for tensor in sealed if _tensor_digest(file, tensor) != tensor.xxh3_64]
         except OSError:
             return found
         plain = msgspec.structs.replace(found, tensor=None, detail=found.detail.split("; ")[0])
@@ -325,12 +299,10 @@ class _Narrower:
         return with_tensors(plain, [tensor.name for tensor in others if tensor.name not in sound])
 
 
-def _tensor_digest(location: str, tensor: TensorDigest) -> str:
+def _tensor_digest(file: Opened, tensor: TensorDigest) -> str:
     hasher = xxhash.xxh3_64()
-    with open(location, "rb", buffering=0) as file:
-        file.seek(tensor.offset_bytes)
-        left = tensor.length_bytes
-        while left and (data := file.read(min(left, BLOCK_BYTES))):
-            hasher.update(data)
-            left -= len(data)
+    at, end = tensor.offset_bytes, tensor.offset_bytes + tensor.length_bytes
+    while at < end and (data := file.pread(min(end - at, BLOCK_BYTES), at)):
+        hasher.update(data)
+        at += len(data)
     return hasher.hexdigest()

@@ -7,10 +7,10 @@ import time
 import msgspec
 
 from muster_agent.formats.base import Finding, Severity
-from muster_agent.formats.detect import read_checkpoint
-from muster_agent.formats.folder import POSIX
+from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.own_checks import SumChecker, recorded_sums
-from muster_agent.jobs.chunks import extents_of, read_failures, read_shards, require_present, stat_all
+from muster_agent.jobs.checkpoint_place import place_at
+from muster_agent.jobs.chunks import extents_of, read_failures, read_shards
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.seal import SealConsumer
 from muster_agent.manifest.model import CHUNK_BYTES
@@ -26,17 +26,20 @@ class OwnSums(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-def check_own_sums(path: str, *, control: JobControl | None = None, threads: int | None = None) -> OwnSums:
+def check_own_sums(
+    path: str, *, control: JobControl | None = None, threads: int | None = None, store: ObjectStore | None = None
+) -> OwnSums:
     """Read every file of the checkpoint that has check sums of its format, around the page cache where that is allowed.
-    Raises CheckpointNotFound and Cancelled."""
+    `store` is the client of a path in a bucket. Raises CheckpointNotFound, RootUnreadable and Cancelled."""
     began = time.monotonic()
-    absolute = require_present(path)
-    shard_map = read_checkpoint(absolute)
+    place = place_at(path, store)
+    place.require()
+    shard_map = place.read()
     present = [shard for shard in shard_map.shards if shard.size_bytes is not None]
-    locations = {stated.path: stated.location for stated in stat_all(absolute, [shard.path for shard in present])}
-    sums = recorded_sums(shard_map, lambda name: POSIX.open(locations[name]))
-    shards = stat_all(absolute, [shard.path for shard in present if sums.get(shard.path)])
-    checkers = [SumChecker(stated.path, sums[stated.path]) for stated in shards]
+    stated = {one.path: one for one in place.stat_all([shard.path for shard in present])}
+    sums = recorded_sums(shard_map, lambda name: place.open_file(stated[name]))
+    shards = [stated[shard.path] for shard in present if sums.get(shard.path)]
+    checkers = [SumChecker(shard.path, sums[shard.path]) for shard in shards]
     consumer = SealConsumer([[] for _ in shards], checkers)
     totals = read_shards(
         extents_of(shards, None),
@@ -46,6 +49,7 @@ def check_own_sums(path: str, *, control: JobControl | None = None, threads: int
         phase="verify",
         chunk_bytes=CHUNK_BYTES,
         threads=threads,
+        place=place,
     )
     seen = [found for found in shard_map.findings if found.severity is Severity.DAMAGE]
     differences = [found for checker in checkers for found in checker.findings]

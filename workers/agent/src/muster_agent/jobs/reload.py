@@ -14,17 +14,16 @@ from typing import Any
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
+from muster_agent.formats.object_store import ObjectStore
+from muster_agent.jobs.checkpoint_place import CheckpointPlace, StatedShard, place_at
 from muster_agent.jobs.chunks import (
     ChunkDigester,
     Discard,
-    StatedShard,
     block_bytes_for,
     extents_of,
     name_damaged_tensors,
     observe,
     read_failures,
-    require_present,
-    stat_all,
     tell_rewrites,
 )
 from muster_agent.jobs.control import Cancelled, JobControl
@@ -90,14 +89,14 @@ class PreparedReload:
     def __init__(
         self,
         params: ReloadParams,
-        path: str,
+        place: CheckpointPlace,
         manifest: Manifest | None,
         notes: tuple[Finding, ...],
         gds: GdsProbe | None,
         locations: Sequence[str],
     ) -> None:
         self.params = params
-        self.path = path
+        self.place, self.path = place, place.path
         self.manifest = manifest
         self._notes = notes
         self._gds = gds
@@ -129,7 +128,7 @@ class PreparedReload:
                 cpu.lap(Phase.MATERIALIZE)
             peak_rss_bytes = memory.extra_bytes()
         if self.manifest is not None and not read.stopped:
-            findings = name_damaged_tensors(self.path, self.manifest, findings)
+            findings = name_damaged_tensors(self.place, self.manifest, findings)
         moments = Moments(began_at, read.resolved_at, read.allocated_at, verified_at, materialized_at)
         seconds, verifies = moments.ended_at - began_at, self.manifest is not None
         report = ReloadReport(
@@ -164,8 +163,8 @@ class PreparedReload:
     def _read(
         self, choice: backends.Choice, control: JobControl, cleanup: contextlib.ExitStack, cpu: CpuMeter
     ) -> _Read:
-        selection = select(self.path, self.params.shards, self.params.ranks, with_tensors=self.params.resident)
-        shards = stat_all(self.path, selection.shards)
+        selection = select(self.place, self.params.shards, self.params.ranks, with_tensors=self.params.resident)
+        shards = self.place.stat_all(selection.shards)
         extents = extents_of(shards, self.manifest)
         if self.params.share is not None:
             extents = share_of(extents, *self.params.share, self._chunk_bytes)
@@ -263,7 +262,7 @@ class PreparedReload:
             return _judge_stopped(compare(self.manifest, observed))
         expected = {path: ObservedShard(size_bytes=None) for path in self._sealed_but_not_selected(observed)}
         observed |= expected
-        findings = tell_rewrites(self.path, self.manifest, read.shards, observed, compare(self.manifest, observed))
+        findings = tell_rewrites(self.place, self.manifest, read.shards, observed, compare(self.manifest, observed))
         failures = [found for found in read_failures(read.shards, read.totals) if found.path not in sealed]
         outcome = verdict((*findings, *failures))
         if outcome is True and any(stated.path not in sealed for stated in read.shards):
@@ -294,19 +293,21 @@ def _stopped_evidence(read: _Read) -> dict[str, Any]:
     return {"stopped": {"planned_bytes": sum(read.planned_bytes.values()), "not_read": unread}}
 
 
-def prepare(params: ReloadParams) -> PreparedReload:
+def prepare(params: ReloadParams, *, store: ObjectStore | None = None) -> PreparedReload:
     """Look at what shall be read, load its manifest (the given one, else the one beside the data) and evict the page
     cache where asked; nothing is timed. A manifest that cannot be relied on is a finding, and `verified` stays None.
-    Raises CheckpointNotFound, ShardsNotFound, ValueError for an unknown backend."""
-    path = require_present(params.path)
+    `store` is the client of a path in a bucket. Raises CheckpointNotFound, ShardsNotFound, RootUnreadable, and
+    ValueError for an unknown backend."""
+    place = place_at(params.path, store)
+    place.require()
     backends.choose(params.backend, None, None)
-    manifest, notes = _manifest_for(path, params.manifest)
-    wanted = select(path, params.shards, params.ranks).shards
-    locations = [stated.location for stated in stat_all(path, wanted) if stated.size_bytes is not None]
+    manifest, notes = _manifest_for(place.path, params.manifest)
+    wanted = select(place, params.shards, params.ranks).shards
+    locations = [stated.location for stated in place.stat_all(wanted) if stated.size_bytes is not None]
     gds = _probe_gds(params, locations)
     if params.evict:
         evict(locations)
-    return PreparedReload(params, path, manifest, notes, gds, locations)
+    return PreparedReload(params, place, manifest, notes, gds, locations)
 
 
 def reload(

@@ -10,17 +10,14 @@ from datetime import UTC, datetime
 
 from muster_agent.formats.base import Finding, Severity, ShardEntry, ShardMap, Status, TensorRange
 from muster_agent.formats.codes import finding
-from muster_agent.formats.detect import read_checkpoint
-from muster_agent.formats.folder import POSIX
+from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.own_checks import SumChecker, recorded_sums
+from muster_agent.jobs.checkpoint_place import CheckpointPlace, StatedShard, place_at
 from muster_agent.jobs.chunks import (
     ChunkDigester,
-    StatedShard,
     extents_of,
     read_failures,
     read_shards,
-    require_present,
-    stat_all,
 )
 from muster_agent.jobs.control import JobControl
 from muster_agent.manifest import beside
@@ -88,29 +85,35 @@ class SealConsumer:
 
 
 def seal(
-    path: str, *, control: JobControl | None = None, write_beside: bool = True, threads: int | None = None
+    path: str,
+    *,
+    control: JobControl | None = None,
+    write_beside: bool = True,
+    threads: int | None = None,
+    store: ObjectStore | None = None,
 ) -> SealBody:
     """Read and seal one checkpoint. A checkpoint that is not complete, changes while it is read, or differs from a seal
     of these very files, or from check sums that its format carries, is refused with findings (`manifest` None): sealing
     damaged bytes would bless them. Sealing unchanged bytes again gives the manifest that was there. Raises
-    CheckpointNotFound, Cancelled, and OSError where the manifest cannot be written."""
+    CheckpointNotFound, RootUnreadable, Cancelled, and OSError where the manifest cannot be written."""
     began = time.monotonic()
-    absolute = require_present(path)
-    shard_map = read_checkpoint(absolute)
+    place = place_at(path, store)
+    place.require()
+    shard_map = place.read()
     refusal = _refusal(shard_map)
     if refusal:
         return _refused(refusal, began)
-    manifest, findings = _digest_all(absolute, shard_map, control or JobControl(), threads)
+    manifest, findings = _digest_all(place, shard_map, control or JobControl(), threads)
     if manifest is None:
         return _refused(findings, began)
-    before = _seal_before(absolute)
+    before = _seal_before(place.path)
     if before is not None:
         contradiction = _contradiction(before, manifest)
         if contradiction:
             return _refused(contradiction, began)
         if _same_files(before, manifest):
             manifest = before
-    written = beside.write_beside(absolute, manifest) if write_beside else None
+    written = beside.write_beside(place.path, manifest) if write_beside else None
     seconds = time.monotonic() - began
     return SealBody(manifest=manifest, manifest_path=written, seconds=seconds, findings=shard_map.findings)
 
@@ -134,16 +137,18 @@ def _refusal(shard_map: ShardMap) -> list[Finding]:
 
 
 def _digest_all(
-    absolute: str, shard_map: ShardMap, control: JobControl, threads: int | None
+    place: CheckpointPlace, shard_map: ShardMap, control: JobControl, threads: int | None
 ) -> tuple[Manifest | None, list[Finding]]:
     entries = [shard for shard in shard_map.shards if shard.size_bytes is not None]
-    shards = stat_all(absolute, [entry.path for entry in entries])
+    shards = place.stat_all([entry.path for entry in entries])
     tensors = trainable_tensors(shard_map)
-    checkers = _checkers(shard_map, shards)
+    checkers = _checkers(place, shard_map, shards)
     consumer = SealConsumer([tensors.get(entry.path, []) for entry in entries], checkers)
     extents = extents_of(shards, None)
-    totals = read_shards(extents, shards, consumer, control, phase="seal", chunk_bytes=CHUNK_BYTES, threads=threads)
-    failures = read_failures(shards, totals) or _changes(absolute, shards)
+    totals = read_shards(
+        extents, shards, consumer, control, phase="seal", chunk_bytes=CHUNK_BYTES, threads=threads, place=place
+    )
+    failures = read_failures(shards, totals) or _changes(place, shards)
     failures = failures or [found for checker in checkers for found in checker.findings]
     if failures:
         return None, failures
@@ -153,28 +158,28 @@ def _digest_all(
     return assemble(shard_map, digests, tensor_digests, sealed_at=sealed_at), []
 
 
-def _checkers(shard_map: ShardMap, shards: Sequence[StatedShard]) -> list[SumChecker]:
+def _checkers(place: CheckpointPlace, shard_map: ShardMap, shards: Sequence[StatedShard]) -> list[SumChecker]:
     """What the format itself recorded of each shard: sealing bytes that differ from it would bless damage."""
-    locations = {stated.path: stated.location for stated in shards}
-    sums = recorded_sums(shard_map, lambda path: POSIX.open(locations[path]))
+    by_path = {stated.path: stated for stated in shards}
+    sums = recorded_sums(shard_map, lambda path: place.open_file(by_path[path]))
     return [SumChecker(stated.path, sums.get(stated.path, ())) for stated in shards]
 
 
-def _changes(absolute: str, before: Sequence[StatedShard]) -> list[Finding]:
+def _changes(place: CheckpointPlace, before: Sequence[StatedShard]) -> list[Finding]:
     """Shards that are not, after the read, what they were before it."""
-    after = stat_all(absolute, [stated.path for stated in before])
+    after = place.stat_all([stated.path for stated in before])
     found: list[Finding] = []
     for old, new in zip(before, after, strict=True):
-        if (old.size_bytes, old.mtime_ns) != (new.size_bytes, new.mtime_ns):
+        if (old.size_bytes, old.mtime_ns, old.etag) != (new.size_bytes, new.mtime_ns, new.etag):
             detail = f"{old.path} changed while it was read, so a save is still running; nothing was sealed"
             found.append(finding("in_progress", path=old.path, detail=detail, severity=Severity.DAMAGE))
     return found
 
 
-def _seal_before(absolute: str) -> Manifest | None:
+def _seal_before(path: str) -> Manifest | None:
     """The manifest that is there already; one that cannot be relied on is replaced."""
     with contextlib.suppress(beside.ManifestUnreadable):
-        return beside.read_beside(absolute)
+        return beside.read_beside(path)
     return None
 
 

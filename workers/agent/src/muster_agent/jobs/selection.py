@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from muster_agent.formats.base import Finding, Severity, TensorRange
-from muster_agent.formats.detect import read_checkpoint
-from muster_agent.jobs.chunks import stat_all
+from muster_agent.jobs.checkpoint_place import CheckpointPlace
 from muster_agent.manifest.model import Manifest
 
 
@@ -23,12 +22,14 @@ class Selection(NamedTuple):
     tensors: tuple[TensorRange, ...] = ()
 
 
-def select(path: str, shards: Sequence[str], ranks: Sequence[int], *, with_tensors: bool = False) -> Selection:
+def select(
+    place: CheckpointPlace, shards: Sequence[str], ranks: Sequence[int], *, with_tensors: bool = False
+) -> Selection:
     """The named shards as they are named (a restart does not read other ranks' files to find its own); otherwise what
     the checkpoint's metadata says belongs to it, or to the given ranks. Raises ShardsNotFound."""
     if shards and not with_tensors:
         return Selection(list(dict.fromkeys(shards)))
-    shard_map = read_checkpoint(path)
+    shard_map = place.read()
     damage = tuple(found for found in shard_map.findings if found.severity == Severity.DAMAGE)
     if shards:
         chosen = list(dict.fromkeys(shards))
@@ -37,10 +38,10 @@ def select(path: str, shards: Sequence[str], ranks: Sequence[int], *, with_tenso
         if not chosen:
             known = sorted({shard.rank for shard in shard_map.shards if shard.rank is not None})
             told = f"it has ranks {known[0]} to {known[-1]}" if known else "its format does not name ranks"
-            raise ShardsNotFound(f"no shard of {path} belongs to rank {', '.join(map(str, ranks))}: {told}")
+            raise ShardsNotFound(f"no shard of {place.path} belongs to rank {', '.join(map(str, ranks))}: {told}")
     elif not shard_map.shards:
         told = damage[0].detail if damage else f"its status is {shard_map.status.value}"
-        raise ShardsNotFound(f"nothing at {path} can be read as a checkpoint: {told}")
+        raise ShardsNotFound(f"nothing at {place.path} can be read as a checkpoint: {told}")
     else:
         return Selection([shard.path for shard in shard_map.shards], damage, shard_map.tensors)
     taken = set(chosen)
@@ -48,19 +49,19 @@ def select(path: str, shards: Sequence[str], ranks: Sequence[int], *, with_tenso
     return Selection(chosen, tuple(found for found in damage if found.path in taken), tensors)
 
 
-def require_shards(path: str, wanted: Sequence[str], manifest: Manifest | None) -> None:
+def require_shards(place: CheckpointPlace, wanted: Sequence[str], manifest: Manifest | None) -> None:
     """Raises ShardsNotFound where a shard that was asked for by name is neither there, nor sealed, nor promised by the
     checkpoint's metadata: it is a slip of the pen, not a loss. A person's request is checked so; an agent's names come
     from an inventory, and for them a file that is gone is damage."""
     sealed = {shard.path for shard in manifest.shards} if manifest else set()
-    gone = [one.path for one in stat_all(path, wanted) if one.size_bytes is None and one.path not in sealed]
+    gone = [one.path for one in place.stat_all(wanted) if one.size_bytes is None and one.path not in sealed]
     if not gone:
         return
-    known = [shard.path for shard in read_checkpoint(path).shards]
+    known = [shard.path for shard in place.read().shards]
     unknown = [name for name in gone if name not in known]
     if unknown:
         shown = ", ".join(known[:_SHOWN_SHARDS]) + (", ..." if len(known) > _SHOWN_SHARDS else "")
-        raise ShardsNotFound(f"{path} has no shard {unknown[0]!r}; it has {shown or 'none'}")
+        raise ShardsNotFound(f"{place.path} has no shard {unknown[0]!r}; it has {shown or 'none'}")
 
 
 _SHOWN_SHARDS = 4

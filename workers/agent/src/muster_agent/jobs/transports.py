@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple, Protocol
 
-from muster_agent.jobs.chunks import StatedShard, block_bytes_for, open_posix
+from muster_agent.jobs.checkpoint_place import StatedShard
+from muster_agent.jobs.chunks import block_bytes_for, open_posix
 from muster_agent.probes.gds import GdsProbe
 from muster_agent.reload import backends
 from muster_agent.reload.gds import GdsSession, GdsUnavailable

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.fingerprint import fingerprint
+from muster_agent.formats.object_store import ObjectStore
+from muster_agent.jobs.checkpoint_place import StatedShard, place_at
 from muster_agent.jobs.chunks import (
     ChunkDigester,
-    StatedShard,
     extents_of,
     name_damaged_tensors,
     observe,
     read_shards,
-    require_present,
-    stat_all,
     tell_rewrites,
 )
 from muster_agent.jobs.control import JobControl
@@ -37,32 +36,42 @@ def verify(
     seed: int = 0,
     control: JobControl | None = None,
     threads: int | None = None,
+    store: ObjectStore | None = None,
 ) -> VerifyBody:
     """Compare a checkpoint with its manifest. Sizes of all shards are always compared; with `sample_ratio` below 1 only
     that share of the chunks is read, chosen by `seed`. Reads go around the page cache where the file system allows it,
     so that they prove what the storage holds. All damage is named, not only the first. Other bytes in a file that was
     written since it was sealed are no proof of damage: `changed_since_sealing`, and `verified` None.
 
-    Raises CheckpointNotFound, Cancelled, and ValueError for a ratio outside (0, 1].
+    `store` is the client of a path in a bucket. Raises CheckpointNotFound, RootUnreadable, Cancelled, and ValueError
+    for a ratio outside (0, 1].
     """
     began = time.monotonic()
-    absolute = require_present(path)
+    place = place_at(path, store)
+    place.require()
     control = control or JobControl()
     fault = why_invalid(manifest)
     if fault is not None:
         return _unusable(fault, began)
-    shards = stat_all(absolute, [shard.path for shard in manifest.shards])
+    shards = place.stat_all([shard.path for shard in manifest.shards])
     whole = extents_of(shards, manifest)
     extents = whole if sample_ratio == 1 else _sampled(whole, manifest.chunk_bytes, sample_ratio, seed)
     digester = ChunkDigester(len(shards), manifest.chunk_bytes)
     totals = read_shards(
-        extents, shards, digester, control, phase="verify", chunk_bytes=manifest.chunk_bytes, threads=threads
+        extents,
+        shards,
+        digester,
+        control,
+        phase="verify",
+        chunk_bytes=manifest.chunk_bytes,
+        threads=threads,
+        place=place,
     )
     observed = {
         stated.path: observe(stated, number, digester.digests[number], totals) for number, stated in enumerate(shards)
     }
-    differences = tell_rewrites(absolute, manifest, shards, observed, compare(manifest, observed))
-    findings = name_damaged_tensors(absolute, manifest, differences)
+    differences = tell_rewrites(place, manifest, shards, observed, compare(manifest, observed))
+    findings = name_damaged_tensors(place, manifest, differences)
     return VerifyBody(
         verified=verdict(findings),
         checked_bytes=totals.read_bytes,

@@ -56,7 +56,7 @@ def connect(endpoint_url: str | None = None) -> S3Store:
         response_checksum_validation="when_required",
     )
     try:
-        return S3Store(boto3.client("s3", endpoint_url=endpoint_url or None, config=config))
+        return S3Store(boto3.session.Session().client("s3", endpoint_url=endpoint_url or None, config=config))
     except (BotoCoreError, ValueError) as error:
         raise S3Unavailable(f"no client for the bucket could be made: {error}", _KEY_HINT) from error
 

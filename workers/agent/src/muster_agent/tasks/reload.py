@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from muster_agent.jobs.chunks import CheckpointNotFound
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound
 from muster_agent.jobs.reload import NotCold
 from muster_agent.jobs.reload import prepare as prepare_reload
 from muster_agent.jobs.selection import ShardsNotFound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_agent.jobs.chunks import CheckpointNotFound
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound
 from muster_agent.jobs.seal import seal
 from muster_agent.protocol.wire import SealBody, SealParams
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed

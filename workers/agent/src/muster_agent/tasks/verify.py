@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_agent.jobs.chunks import CheckpointNotFound
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound
 from muster_agent.jobs.verify import verify
 from muster_agent.protocol.wire import VerifyBody, VerifyParams
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
