@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from muster_agent.probes.cuda import read_cuda_devices
+from muster_agent.probes.gdscheck import read_gdscheck
 
 __all__ = ["GdsProbe", "classify_counts", "parse_probe", "read_cuda_devices", "read_gds"]
 
@@ -52,7 +53,11 @@ def read_gds(path: str, device_index: int = 0) -> GdsProbe:
         return parse_probe(None, "", "")
     except OSError as error:
         return GdsProbe(usable=False, reason=f"the probe could not be started: {error.strerror}")
-    return parse_probe(done.returncode, done.stdout, done.stderr)
+    probe = parse_probe(done.returncode, done.stdout, done.stderr)
+    check = None if probe.usable else read_gdscheck()
+    if check is None:
+        return probe
+    return msgspec.structs.replace(probe, evidence={**probe.evidence, "gdscheck": msgspec.to_builtins(check.modes)})
 
 
 def parse_probe(returncode: int | None, stdout: str, stderr: str) -> GdsProbe:

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from muster_agent.probes.nvidia_fs import NvidiaFs, read_nvidia_fs, reads_between
 from muster_agent.reload.gpu.device import CudaDevice, DeviceUnavailable
 from muster_agent.reload.gpu.hasher import ChunkHasher, HasherUnavailable
 from muster_agent.reload.gpu.memory import DeviceArena, NoDeviceRoom, require_room
@@ -86,7 +87,7 @@ class GdsSession:
         try:
             return call(*arguments)
         except Exception as error:  # cuFileError, and RuntimeError of the binding's loader
-            raise GdsUnavailable(f"{what}: {error}") from error
+            raise GdsUnavailable(f"{what}: {str(error).partition(chr(10))[0]}") from error
 
     def _start_counting(self) -> bool:
         try:
@@ -216,6 +217,7 @@ class GdsSource:
 
 def canary(path: str, device_index: int) -> dict[str, Any]:
     """Read up to 64 MiB of `path` in aligned blocks through cuFile and report the path counters, for the probe."""
+    module_before = read_nvidia_fs()
     session = GdsSession(device_index)
     try:
         source = session.open(path)
@@ -225,23 +227,27 @@ def canary(path: str, device_index: int) -> dict[str, Any]:
             source.read_into(host, offset, min(BLOCK_BYTES, end - offset)) for offset in range(0, end, BLOCK_BYTES)
         )
         source.close()
-        return {"counts": session.counts(), "canary_bytes": read_bytes, **_versions()}
+        facts = {"device_name": session.device.name(), "driver": _driver_version(), **_module(module_before)}
+        return {"counts": session.counts(), "canary_bytes": read_bytes, **facts}
     finally:
         session.close()
 
 
-def _versions() -> dict[str, Any]:
-    facts: dict[str, Any] = {"nvidia_fs": os.path.exists("/proc/driver/nvidia-fs/version")}
-    for name, path in (
-        ("driver", "/proc/driver/nvidia/version"),
-        ("nvidia_fs_version", "/proc/driver/nvidia-fs/version"),
-    ):
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                facts[name] = file.readline().strip()
-        except OSError:
-            facts[name] = None
-    return facts
+def _module(before: NvidiaFs | None) -> dict[str, Any]:
+    """The kernel module's own counters, as evidence beside cuFile's: off by default, and then unknown."""
+    after = read_nvidia_fs()
+    if after is None:
+        return {"nvidia_fs": None}
+    reads = reads_between(before, after)
+    return {"nvidia_fs": {"version": after.version, "counts_reads": after.counts_reads, "reads": reads}}
+
+
+def _driver_version() -> str | None:
+    try:
+        with open("/proc/driver/nvidia/version", encoding="utf-8", errors="replace") as file:
+            return file.readline().strip()
+    except OSError:
+        return None
 
 
 def main(arguments: list[str]) -> int:
