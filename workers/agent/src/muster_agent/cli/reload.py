@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from muster_agent.cli.compare_command import run_comparison
 from muster_agent.cli.finding_text import ProgressBar, say_findings
 from muster_agent.cli.one_checkpoint import require_one_checkpoint
 from muster_agent.cli.output import CommandFailed, ExitCode, print_json, say
@@ -62,6 +63,8 @@ class Rate(click.ParamType[int]):
 @click.option("--cold-required", is_flag=True, help="Read nothing unless it comes from the storage, not from memory.")
 @click.option("--resident", is_flag=True, help="Keep every byte in host memory, with the tensors as views of it.")
 @click.option("--max-rate", type=Rate(), help="Read no faster than this, such as 500MB.")
+@click.option("--compare", metavar="LOADERS", help="Also by torch, torch_mmap, dcp, safetensors, plain: a table.")
+@click.option("--compare-python", metavar="PATH", help="Python that has them; else MUSTER_COMPARE_PYTHON, or this one.")
 @click.option("--no-write", is_flag=True, help="Leave no verdict beside the data for `muster resume-point`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def reload(
@@ -85,6 +88,12 @@ def reload(
         raise click.UsageError("--shards and --rank exclude each other")
     share = _share(ranks, world)
     require_one_checkpoint(path)
+    loaders, python = engine.pop("compare"), engine.pop("compare_python")
+    if loaders is not None:
+        if shards or ranks:
+            raise click.UsageError("--compare reads the whole checkpoint: leave out --shards and --rank")
+        run_comparison(path, loaders, python, as_json=as_json)
+        return
     params = ReloadParams(
         path=path,
         shards=shards,
