@@ -37,10 +37,10 @@ demo: setup
 test: setup-dev
 	@ALL=$(ALL) $(BIN)/python -m tests.suite
 
-# The tests that take their number of examples from this variable are the ones meant here.
+# The tests that take their number of examples from this variable (tests/agent/formats/fuzz.py) are the ones meant here.
 fuzz: setup-dev
 	@MUSTER_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q --timeout=0 \
-		$(shell grep -rl --include='test_*.py' MUSTER_FUZZ_EXAMPLES tests/agent)
+		$(shell grep -rlE --include='test_*.py' 'MUSTER_FUZZ_EXAMPLES|formats.fuzz import' tests/agent)
 
 lint: setup-dev
 	@$(BIN)/ruff check .

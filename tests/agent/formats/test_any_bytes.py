@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.detect import read_checkpoint
 
+from tests.agent.formats.fuzz import examples
+
 METADATA = (Path(__file__).parents[2] / "data" / "dcp" / "w2" / "step-10" / ".metadata").read_bytes()
 ZIP = (Path(__file__).parents[2] / "data" / "torch" / "zip.pt").read_bytes()
 BOUND_MS = 5_000
@@ -29,13 +31,13 @@ def assert_judged(shard_map: ShardMap) -> None:
     assert not any("reader failed" in found.detail for found in shard_map.findings)
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(st.binary(max_size=400))
 def test_any_bytes_as_dcp_metadata(data: bytes) -> None:
     assert_judged(judged(**{".metadata": data, "__0_0.distcp": b"x"}))
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(st.lists(st.tuples(st.integers(0, len(METADATA) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_real_dcp_metadata_with_flipped_bytes(changes: list[tuple[int, int]]) -> None:
     data = bytearray(METADATA)
@@ -44,20 +46,20 @@ def test_real_dcp_metadata_with_flipped_bytes(changes: list[tuple[int, int]]) ->
     assert_judged(judged(**{".metadata": bytes(data), "__0_0.distcp": b"x"}))
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(st.binary(max_size=200), st.integers(0, 300))
 def test_any_bytes_as_a_safetensors_file(data: bytes, length: int) -> None:
     assert_judged(judged(**{"model.safetensors": length.to_bytes(8, "little") + data}))
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(st.binary(max_size=200))
 def test_any_bytes_as_a_commit_marker_or_an_index(data: bytes) -> None:
     assert_judged(judged(**{"checkpoint.json": data}))
     assert_judged(judged(**{"model.safetensors.index.json": data}))
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(
     st.lists(st.tuples(st.integers(0, len(ZIP) - 1), st.integers(0, 255)), min_size=1, max_size=4),
     st.binary(max_size=9),

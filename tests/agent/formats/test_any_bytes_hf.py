@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from pathlib import Path
 
@@ -15,6 +14,8 @@ from hypothesis import strategies as st
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.detect import read_checkpoint
 
+from tests.agent.formats.fuzz import examples
+
 DATA = Path(__file__).parents[2] / "data"
 BOUND_MS = 10_000
 MODEL = (DATA / "deepspeed/zero1-bf16/global_step4/mp_rank_00_model_states.pt").read_bytes()
@@ -22,10 +23,6 @@ OPTIM = (DATA / "deepspeed/zero1-bf16/global_step4/bf16_zero_pp_rank_0_mp_rank_0
 TRAINER = DATA / "huggingface/trainer-single/checkpoint-9"
 ARGUMENTS = (TRAINER / "training_args.bin").read_bytes()
 STATE = (TRAINER / "trainer_state.json").read_bytes()
-
-
-def examples(usual: int) -> int:
-    return int(os.environ.get("MUSTER_FUZZ_EXAMPLES", usual))
 
 
 def judged(name: str, files: dict[str, bytes]) -> ShardMap:

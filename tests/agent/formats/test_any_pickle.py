@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import time
 from pathlib import Path
@@ -17,11 +16,12 @@ from muster_agent.formats.pickle_machine import Machine, PickleRefused, Record, 
 from muster_agent.formats.pickle_opcodes import OPCODES, TABLE
 from muster_agent.formats.torch_pickle import named_tensors, read_one, read_torch_pickle
 
+from tests.agent.formats.fuzz import examples
+
 DATA = Path(__file__).parents[2] / "data"
 TORCH = [path.read_bytes() for path in sorted((DATA / "torch_pickle").glob("*.p*"))]
 PLANS = [path.read_bytes() for path in sorted((DATA / "dcp").glob("*/*/*.metadata"))]
 SECONDS = 2.0
-EXAMPLES = int(os.environ.get("MUSTER_FUZZ_EXAMPLES", "300"))
 
 bends = st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 255)), min_size=1, max_size=6)
 
@@ -45,7 +45,7 @@ def seconds_for(data: bytes) -> float:
     return time.process_time() - began
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(TORCH + PLANS), bends)
 def test_flipped_bytes(data: bytes, changes: list[tuple[int, int]]) -> None:
     bent = bytearray(data)
@@ -54,14 +54,14 @@ def test_flipped_bytes(data: bytes, changes: list[tuple[int, int]]) -> None:
     assert_read_or_refused(bytes(bent))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(TORCH + PLANS), st.integers(0, 20_000), st.integers(0, 2_000))
 def test_cuts(data: bytes, begin: int, count: int) -> None:
     begin %= len(data)
     assert_read_or_refused(data[:begin] + data[begin + count :])
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(TORCH + PLANS), st.sampled_from(TORCH + PLANS), st.integers(0, 20_000), st.integers(0, 20_000))
 def test_splices(one: bytes, other: bytes, first: int, second: int) -> None:
     first, second = first % len(one), second % len(other)
@@ -80,7 +80,7 @@ opcodes = st.lists(
 )
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(opcodes)
 @example([b"ctorch\nSize\n", b")", b"\x81", b"\x94", b"}", b"\x94", b"(", b"u", b"b"])
 def test_random_opcodes(parts: list[bytes]) -> None:
@@ -117,7 +117,7 @@ def outcome(machine: Machine, table: Any) -> Any:
         return ("refused", refused.unsafe)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(opcodes)
 @example([b"\x94}"])
 def test_taking_opcodes_together_gives_what_they_give_one_by_one(parts: list[bytes]) -> None:

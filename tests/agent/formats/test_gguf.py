@@ -12,6 +12,7 @@ from muster_agent.formats.detect import inventory, read_checkpoint
 from muster_agent.formats.gguf import HeaderRefused, read_header
 
 from tests.agent.formats.damage import DATA, KINDS, age, copy_sample, damage, swap
+from tests.agent.formats.fuzz import examples
 from tests.agent.formats.test_torch_archive import Bytes
 
 TINY = (DATA / "gguf" / "tiny.gguf").read_bytes()
@@ -74,7 +75,7 @@ def test_something_else_under_its_name_is_damage(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "model.gguf").status is Status.CORRUPT
 
 
-@settings(max_examples=300, deadline=5_000)
+@settings(max_examples=examples(300), deadline=5_000)
 @given(st.binary(max_size=200), st.integers(0, 1 << 64 - 1), st.integers(0, 40))
 def test_any_bytes_as_a_header(data: bytes, count: int, at: int) -> None:
     head = b"GGUF" + struct.pack("<IQQ", 3, count % 3, count)

@@ -19,6 +19,7 @@ from muster_agent.jobs.seal import seal
 
 from tests.agent.dcp_factory import Piece, write_dcp
 from tests.agent.formats.damage import DATA, KINDS, age, copy_sample, damage, files_under, swap
+from tests.agent.formats.fuzz import examples
 from tests.agent.torch_factory import Call, Global, New, Tensor, torch_zip
 
 MARKER = json.dumps({"sharded_backend": "torch_dist", "sharded_backend_version": 1})
@@ -552,13 +553,13 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(st.binary(max_size=120))
 def test_any_bytes_as_the_marker(data: bytes) -> None:
     assert_judged(judged(**REAL | {"metadata.json": data}))
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(JSON, JSON)
 def test_any_document_as_the_marker_or_the_list_of_sums(marker: object, sums: object) -> None:
     files = {"metadata.json": json.dumps({"sharded_backend": marker}).encode()}
@@ -566,7 +567,7 @@ def test_any_document_as_the_marker_or_the_list_of_sums(marker: object, sums: ob
     assert_judged(judged(**REAL | files))
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(st.lists(st.tuples(st.integers(0, len(REAL["common.pt"]) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_a_real_common_state_with_flipped_bytes(changes: list[tuple[int, int]]) -> None:
     data = bytearray(REAL["common.pt"])
@@ -575,7 +576,7 @@ def test_a_real_common_state_with_flipped_bytes(changes: list[tuple[int, int]]) 
     assert_judged(judged(**REAL | {"common.pt": bytes(data)}))
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(st.binary(max_size=300))
 def test_any_bytes_as_the_common_state(data: bytes) -> None:
     assert_judged(judged(**{"common.pt": data}))

@@ -16,6 +16,7 @@ from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.walk import inventory
 
 from tests.agent.formats.damage import DATA, KINDS, age, copy_sample, damage, files_under
+from tests.agent.formats.fuzz import examples
 from tests.agent.torch_factory import Global, New, Tensor, torch_zip
 
 SAMPLE = "megatron/legacy/iter_0000050"
@@ -221,7 +222,7 @@ def test_an_older_optimizer_layout_has_folders_of_its_own(tmp_path: Path) -> Non
 
 
 # -- any bytes ---------------------------------------------------------------------------------------------------------
-@settings(max_examples=150, deadline=5_000)
+@settings(max_examples=examples(150), deadline=5_000)
 @given(st.binary(max_size=300))
 def test_any_bytes_as_a_ranks_state(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -15,6 +15,7 @@ from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.detect import read_checkpoint
 
 from tests.agent.formats.damage import age
+from tests.agent.formats.fuzz import examples
 
 
 def archive(weights: bytes = b"w" * 3000, kind: int = tarfile.GNU_FORMAT) -> bytes:
@@ -64,7 +65,7 @@ def test_nothing_is_concluded_about_a_compressed_one(tmp_path: Path) -> None:
     assert judge(tmp_path, gzip.compress(archive())).status is Status.UNKNOWN
 
 
-@settings(max_examples=200, deadline=5_000)
+@settings(max_examples=examples(200), deadline=5_000)
 @given(st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), min_size=1, max_size=4))
 def test_an_archive_with_flipped_bytes_is_judged(changes: list[tuple[int, int]]) -> None:
     data = bytearray(archive())

@@ -16,6 +16,7 @@ from muster_agent.formats.ocdbt_codec import MANIFEST_MAGIC, NODE_MAGIC, OcdbtRe
 from muster_agent.formats.zstd import ZstdRefused, decompress
 
 from tests.agent.formats.damage import DATA
+from tests.agent.formats.fuzz import examples
 from tests.agent.formats.ocdbt_bytes import envelope, manifest_naming, node
 
 ITEM = DATA / "ocdbt" / "two-processes"
@@ -59,14 +60,14 @@ def flipped(data: bytes, changes: list[tuple[int, int]]) -> bytes:
 changes = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=4)
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(st.binary(max_size=300))
 def test_any_bytes_as_a_manifest_or_a_tree_node(data: bytes) -> None:
     judged(item(manifest=data))
     judged(item(manifest=envelope(MANIFEST_MAGIC, data), tree_node=node(data)))
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(changes)
 def test_a_real_manifest_and_node_with_changed_bytes_and_a_right_crc(flips: list[tuple[int, int]]) -> None:
     judged(item(manifest=envelope(MANIFEST_MAGIC, flipped(MANIFEST_BODY, flips))))
@@ -75,7 +76,7 @@ def test_a_real_manifest_and_node_with_changed_bytes_and_a_right_crc(flips: list
     judged(item(manifest=manifest, tree_node=node(body)))
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(changes)
 def test_orbax_json_with_changed_bytes(flips: list[tuple[int, int]]) -> None:
     judged(item(tree=flipped(TREE, flips)))
@@ -89,7 +90,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(json_values, json_values)
 def test_any_json_in_the_place_of_orbax_metadata(first: object, second: object) -> None:
     tree = json.dumps({"tree_metadata": first, "use_ocdbt": second}).encode()

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from muster_agent.formats.pickle_reader import PickleRefused, Record, read_pickle
 
+from tests.agent.formats.fuzz import examples
+
 HOSTILE = Path(__file__).parents[2] / "data" / "hostile"
 NAMES = frozenset({"collections.OrderedDict", "pathlib.PosixPath"})
 
@@ -28,7 +30,7 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(plain, st.integers(3, 5))
 def test_plain_values_of_the_binary_protocols_come_back_equal(value: object, protocol: int) -> None:
     assert read(pickle.dumps(value, protocol)) == value
@@ -114,7 +116,7 @@ def test_an_endless_stack_is_refused() -> None:
     assert refused.value.too_large
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
@@ -123,7 +125,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         assert refused.reason
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(plain, st.integers(0, 400), st.integers(0, 255))
 def test_a_flipped_byte_is_read_or_refused(value: object, place: int, byte: int) -> None:
     data = bytearray(pickle.dumps(value, 4))

@@ -12,6 +12,8 @@ from muster_agent.formats.base import Severity
 from muster_agent.formats.safetensors_header import Header, parse_header, read_header
 from muster_agent.formats.safetensors_quick import quick_names
 
+from tests.agent.formats.fuzz import examples
+
 BAD = Path(__file__).parents[2] / "data" / "safetensors" / "bad"
 CASES = json.loads((BAD / "verdicts.json").read_text())["cases"]
 STRICTER = {"duplicate-key"}
@@ -148,7 +150,7 @@ entries = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.dictionaries(names, entries, max_size=3), st.binary(max_size=40), st.booleans())
 def test_quick_and_careful_reading_never_disagree(
     document: dict[str, object], data: bytes, with_metadata: bool
@@ -162,14 +164,14 @@ def test_quick_and_careful_reading_never_disagree(
     assert quick is None or (sound and sorted(quick) == sorted(careful.names))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_header_with_findings_or_none(data: bytes) -> None:
     header = judge(data)
     assert header.ok or header.findings
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=120))
 def test_any_header_text_gives_a_header_with_findings_or_none(raw: bytes) -> None:
     header = judge(head(raw, b"1234"))

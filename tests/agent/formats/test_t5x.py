@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.detect import read_checkpoint
@@ -18,6 +19,7 @@ from muster_agent.formats.msgpack_bounded import MAX_DEPTH, Extension, MsgpackRe
 from muster_agent.formats.walk import inventory
 
 from tests.agent.formats.damage import written
+from tests.agent.formats.fuzz import examples
 
 ARRAYS = ("target.decoder.kernel", "state.param_states.decoder.kernel.v")
 
@@ -95,6 +97,18 @@ def test_a_damaged_state_is_damage(data: bytes, tmp_path: Path) -> None:
     assert (shard_map.format, shard_map.status, damage(shard_map)) == ("t5x", Status.CORRUPT, {"checkpoint"})
 
 
+@settings(max_examples=examples(200), deadline=5_000, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=6), st.integers(0, 500))
+def test_a_bent_or_cut_state_gives_findings_and_no_failure(spots: list[tuple[int, int]], cut: int) -> None:
+    data = bytearray(state())
+    for place, byte in spots:
+        data[place % len(data)] = byte
+    with tempfile.TemporaryDirectory() as place:
+        made = {**files(), "checkpoint": bytes(data[: len(data) - cut % 50])}
+        found = read_checkpoint(written(Path(place) / "checkpoint_1000", made))
+    assert not any("reader failed" in one.detail for one in found.findings)
+
+
 def test_an_array_that_lies_elsewhere_is_not_opened(tmp_path: Path) -> None:
     tree = {"target": {"w": spec("../../etc")}, "state": {}}
     data = msgspec.msgpack.encode({"version": 3, "optimizer": tree})
@@ -110,11 +124,13 @@ plain = st.recursive(
 )
 
 
+@settings(max_examples=examples(300), deadline=5_000)
 @given(plain)
 def test_what_was_packed_comes_back_equal(value: Any) -> None:
     assert parse_msgpack(msgspec.msgpack.encode(value)) == value
 
 
+@settings(max_examples=examples(300), deadline=5_000)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:

@@ -25,6 +25,7 @@ from muster_agent.formats.torch_archive import (
 )
 from muster_agent.formats.tree import Opened
 
+from tests.agent.formats.fuzz import examples
 from tests.agent.torch_factory import (
     Call,
     Global,
@@ -351,7 +352,7 @@ class _Denied(Folder):
 ARCHIVE = torch_zip(STATE)
 
 
-@settings(max_examples=300, deadline=5_000)
+@settings(max_examples=examples(300), deadline=5_000)
 @given(st.lists(st.tuples(st.integers(0, len(ARCHIVE) - 1), st.integers(0, 255)), min_size=1, max_size=6))
 def test_a_zip_with_changed_bytes(changes: list[tuple[int, int]]) -> None:
     data = bytearray(ARCHIVE)
@@ -362,7 +363,7 @@ def test_a_zip_with_changed_bytes(changes: list[tuple[int, int]]) -> None:
     assert len(file.members) < 20
 
 
-@settings(max_examples=300, deadline=5_000)
+@settings(max_examples=examples(300), deadline=5_000)
 @given(st.binary(max_size=300), st.integers(0, 200), st.integers(0, 1 << 33), st.integers(0, 1 << 33))
 def test_any_directory_behind_any_end_record(raw: bytes, count: int, size: int, offset: int) -> None:
     end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, count, count, size % (1 << 32), offset % (1 << 32), 0)
@@ -373,7 +374,7 @@ def test_any_directory_behind_any_end_record(raw: bytes, count: int, size: int, 
         assert file.ok or file.findings
 
 
-@settings(max_examples=300, deadline=5_000)
+@settings(max_examples=examples(300), deadline=5_000)
 @given(st.binary(max_size=600), st.sampled_from([b"", b"\x80\x02", b"PK\x03\x04", torch_legacy(STATE)[:120]]))
 def test_any_bytes_as_a_torch_file(data: bytes, head: bytes) -> None:
     file = seen(head + data)

@@ -12,6 +12,7 @@ from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.detect import inventory, read_checkpoint
 
 from tests.agent.formats.damage import DATA, KINDS, age, copy_sample, damage, files_under, swap
+from tests.agent.formats.fuzz import examples
 from tests.agent.formats.test_any_bytes import assert_judged, judged
 
 MARKER = ".snapshot_metadata"
@@ -102,7 +103,7 @@ def test_the_yaml_of_older_versions_is_told_as_not_read(snapshot: Path) -> None:
     assert (shard_map.status, damaged(shard_map)) == (Status.UNKNOWN, set())
 
 
-@settings(max_examples=300, deadline=5_000)
+@settings(max_examples=examples(300), deadline=5_000)
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(max_size=8),

@@ -18,6 +18,8 @@ from muster_agent.formats.folder import look
 from muster_agent.formats.zarr import read_array
 from muster_agent.formats.zarr_grid import parse_grid
 
+from tests.agent.formats.fuzz import examples
+
 BOUND_MS = 5_000
 PLAIN: dict[str, Any] = {
     "zarr_format": 2,
@@ -182,7 +184,7 @@ def test_a_description_that_cannot_be_is_unreadable_metadata(tmp_path: Path, cha
     assert seen(judge(array(tmp_path, FULL, **changes))) == [("metadata_unreadable", ".zarray")]
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(st.binary(max_size=200))
 def test_any_bytes_as_the_description(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as place:
@@ -190,7 +192,7 @@ def test_any_bytes_as_the_description(data: bytes) -> None:
         assert judge(Path(place)).findings
 
 
-@settings(max_examples=300, deadline=BOUND_MS)
+@settings(max_examples=examples(300), deadline=BOUND_MS)
 @given(
     st.lists(st.integers(-1, 1 << 63), max_size=4),
     st.lists(st.integers(-1, 1 << 63), max_size=4),
