@@ -104,3 +104,10 @@ def test_a_folder_numbered_like_a_step_that_holds_a_run_is_not_taken_for_its_onl
     shutil.copytree(DATA / "dcp/w2/step-10", tmp_path / "1" / "checkpoints" / "step-10")
     age(tmp_path)
     assert not any(found.step == 1 and found.resumable for found in inventory(tmp_path).checkpoints)
+
+
+def test_a_step_that_lies_below_another_number_is_found_by_its_own(tmp_path: Path) -> None:
+    deep = tmp_path / "run/global_step_900/archive/global_step_12"
+    shutil.copytree(DATA / "dcp/single/step-5", deep)
+    found = only(tmp_path)
+    assert (found.path, found.step, found.run) == (str(deep), 12, "archive")

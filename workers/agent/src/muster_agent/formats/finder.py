@@ -30,6 +30,7 @@ from muster_agent.formats.scan_reading import Enough, Read, Reading, Task
 from muster_agent.formats.verdict import AgeLimit
 
 MAX_DEPTH = 16
+_MAX_LOOKED_INTO = 64
 
 
 class Finder:
@@ -174,8 +175,7 @@ class Finder:
 
     def _step_reader(self, depth: int) -> Read:
         def read(folder: Folder, age_limit: AgeLimit, children: Children) -> ShardMap | Later | None:
-            holds_steps = any(step_of_name(name) is not None for name in folder.folders)
-            if holds_steps and depth < MAX_DEPTH and registry.claim(folder) is None:
+            if depth < MAX_DEPTH and _holds_steps(folder) and registry.claim(folder) is None:
                 self.nested.append((folder, depth))
                 return None
             return self.read_step(folder, age_limit, children)
@@ -218,6 +218,14 @@ class Finder:
             read.append(found)
             self.progress.done()
         return read
+
+
+def _holds_steps(folder: Folder) -> bool:
+    """Whether steps lie in the folder, or, where it has no file of its own, in a folder that lies in it."""
+    if any(step_of_name(name) is not None for name in folder.folders):
+        return True
+    inside = () if folder.files else folder.folders[:_MAX_LOOKED_INTO]
+    return any(step_of_name(name) is not None for one in inside for name in folder.sub(one).folders)
 
 
 def _family_reader(family_format: FamilyFormat, family: Family) -> Read:
