@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from muster_agent.decide.evidence import sentence
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.manifest.model import Manifest
@@ -91,4 +92,4 @@ def _reason(findings: Iterable[Finding]) -> str:
     if not listed:
         return ""
     more = f" ({len(listed) - 1} more findings)" if len(listed) > 1 else ""
-    return f"{listed[0].detail}{more}. {listed[0].cure}"
+    return f"{sentence(listed[0])}{more}. {listed[0].cure}"

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import factories
+import pytest
 from dashboard.scene import Scene, admin_pages_of, operator_pages_of, pages_of
 from django.test import Client
 from django.utils import timezone
@@ -111,10 +112,11 @@ def test_every_page_holds_its_query_and_byte_budget(
             assert len(answer.content) <= MAX_BYTES, (name, len(answer.content))
 
 
+@pytest.mark.parametrize(("runs", "steps"), [(100, 10), (1, 1000)])
 def test_a_thousand_checkpoints_of_64_shards_change_no_budget(
-    db: None, client: Client, django_assert_max_num_queries: Any
+    db: None, client: Client, django_assert_max_num_queries: Any, runs: int, steps: int
 ) -> None:
-    many = many_checkpoints(runs=100, steps=10, shards=64)
+    many = many_checkpoints(runs=runs, steps=steps, shards=64)
     client.force_login(factories.user("vera", Role.VIEWER))
     urls = ["/", "/runs/", f"/runs/{many[0].pk}/", "/checkpoints/", f"/checkpoints/{newest(many[0]).pk}/"]
     urls += ["/checkpoints/?status=complete&trust=sealed", f"/checkpoints/?run={many[0].pk}", "/tiers/"]

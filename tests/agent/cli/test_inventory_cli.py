@@ -73,6 +73,17 @@ def test_the_table_names_each_step_what_is_wrong_and_what_to_do(run: Path) -> No
     assert "what to do: Copy the file back" in text
 
 
+def test_a_truncated_file_is_named_by_every_command_that_finds_it(run: Path) -> None:
+    step = run / "step-00000030"
+    shard = sorted(step.glob("*.safetensors"))[1]
+    os.truncate(shard, shard.stat().st_size - 1)
+    assert f"      {shard.name}: the header describes" in muster(run).stdout
+    for command in ("seal", "verify", "reload"):
+        done = CliRunner().invoke(main, [command, str(step)], catch_exceptions=False)
+        assert f"damage: shard_truncated: {shard.name}: the header describes" in done.stderr, command
+        assert done.exit_code == 7
+
+
 def test_one_cure_is_said_once_for_many_checkpoints() -> None:
     text = muster(DATA / "dcp" / "torchtitan").stdout
     assert text.count("what to do") == 1

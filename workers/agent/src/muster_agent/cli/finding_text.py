@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import IO
 
 from muster_agent.cli.output import human_bytes, human_rate, printable, say
+from muster_agent.decide.evidence import sentence
 from muster_agent.formats.base import Finding
 from muster_agent.jobs.control import JobControl
 
@@ -19,7 +20,7 @@ _BAR_CHARACTERS = 30
 def say_findings(findings: Sequence[Finding]) -> None:
     """Write every finding with its cure to stderr."""
     for found in findings:
-        say(f"{found.severity.value}: {found.code}: {found.detail}")
+        say(f"{found.severity.value}: {found.code}: {sentence(found)}")
         say(f"  what to do: {found.cure}")
 
 

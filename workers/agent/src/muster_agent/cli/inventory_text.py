@@ -10,6 +10,7 @@ from types import MappingProxyType
 from muster_agent.cli.colour import Paint, plain
 from muster_agent.cli.inventory_choice import is_broken
 from muster_agent.cli.output import human_bytes, one_line
+from muster_agent.decide.evidence import names_a_place, sentence
 from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.checkpoint import state_shards
 from muster_agent.formats.names import folder_of
@@ -171,9 +172,14 @@ def _finding_lines(named: Sequence[tuple[str, Finding]], paint: Paint) -> Iterat
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         where = one_line(f"{', '.join(names[:_NAMED])}{more}")
         yield f"  {paint(severity.value, _SEVERITY_MEANING[severity])} {code}: {where}"
-        details = list(dict.fromkeys(found.detail for _, found in members))
+        details = list(dict.fromkeys(_detail(found) for _, found in members))
         for detail in details[:_SHOWN]:
             yield one_line(f"      {detail}")
         if len(details) > _SHOWN:
             yield f"      and {len(details) - _SHOWN} more of this kind"
         yield one_line(f"      what to do: {cure}")
+
+
+def _detail(found: Finding) -> str:
+    """The line above names the checkpoint; a file of it is named here."""
+    return found.detail if names_a_place(found) else sentence(found)

@@ -67,7 +67,7 @@ def _explained(shard_map: ShardMap) -> tuple[str, ...]:
     behind = [found for found in shard_map.findings if _is_behind(found, status)]
     if not behind:
         return shard_map.not_resumable_reasons
-    plain, told = STATUS_REASONS[status], _sentence(behind[0])
+    plain, told = STATUS_REASONS[status], sentence(behind[0])
     return tuple(f"{reason}: {told}" if reason == plain else reason for reason in shard_map.not_resumable_reasons)
 
 
@@ -82,9 +82,17 @@ def _is_behind(found: Finding, status: Status) -> bool:
     )
 
 
-def _sentence(found: Finding) -> str:
+def sentence(found: Finding) -> str:
+    """What a finding says, with the file that it is about: by its path in the checkpoint, or a folder by its name."""
     name = found.path.rpartition("/")[2]
-    return found.detail if name in found.detail else f"{name}: {found.detail}"
+    if name in found.detail:
+        return found.detail
+    return f"{name if names_a_place(found) else found.path}: {found.detail}"
+
+
+def names_a_place(found: Finding) -> bool:
+    """Whether it is about a folder or a checkpoint as a whole, named from the root on, not one of its files."""
+    return found.path.startswith(("/", "s3://"))
 
 
 def with_manifest(candidate: Candidate, shard_map: ShardMap, manifest: Manifest) -> Candidate:
