@@ -25,7 +25,9 @@ _SOURCES = {
 }
 UNREAD = STATUS_REASONS[Status.UNREADABLE]
 _SHOWN = 6
-_ABOUT_THE_CHOICE = frozenset({"step_mismatch", "duplicate_step", "state_shrank", "second_lineage"})
+_ABOUT_THE_CHOICE = frozenset(
+    {"step_mismatch", "duplicate_step", "state_shrank", "second_lineage", "sparse_hole", "world_size_mismatch"}
+)
 
 
 def decision_json(decision: ResumeDecision) -> dict[str, object]:

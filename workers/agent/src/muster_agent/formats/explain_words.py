@@ -115,6 +115,10 @@ FORMAT_WORDS: dict[str, FormatWords] = {
         "fairseq2 checkpoint", "`trainer/rank_R.pt` beside `model/` and `optimizer/`, with a file per rank",
         "the final name without `.tmp`", "the grid of ranks is full, for the optimizer too, and every file is whole",
     ),
+    "torchtune": FormatWords(
+        "torchtune checkpoint", "`recipe_state/recipe_state.pt` beside folders `epoch_N` of weights",
+        None, "the newest weights are whole, and the state beside them is of the same epoch",
+    ),
     "colossalai": FormatWords(
         "ColossalAI checkpoint", "`running_states.json` beside `modeling/` or `model/`, and `optimizer/` with an index",
         "`running_states.json`, written last", "every file that the two indexes name is there and whole",

@@ -34,6 +34,7 @@ from muster_agent.formats import (
     torch_save,
     torchsnapshot,
     torchtitan,
+    torchtune,
 )
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
@@ -68,6 +69,7 @@ FOLDER_FORMATS: tuple[FolderFormat, ...] = (
 )
 
 FAMILY_FORMATS: tuple[FamilyFormat, ...] = (
+    FamilyFormat(torchtune.FORMAT, torchtune.families, torchtune.read_family),
     FamilyFormat(nemo_ranks.FORMAT, nemo_ranks.families, nemo_ranks.read),
     FamilyFormat(nvrx_local.FORMAT, nvrx_local.families, nvrx_local.read_family),
     FamilyFormat(rank_named.COMPOSER, rank_named.composer_families, rank_named.read_composer),

@@ -15,7 +15,16 @@ from muster_agent.formats.torch_values import Instance, TensorValue, named_tenso
 
 STEP_NAMES = (
     *("global_step", "step", "iteration", "global_steps", "iter", "train_step", "num_updates", "step_count"),
-    *("iter_num", "current_step", "completed_steps", "batch_idx_train", "global_iter", "current_iter", "steps"),
+    *(
+        "iter_num",
+        "current_step",
+        "completed_steps",
+        "batch_idx_train",
+        "global_iter",
+        "current_iter",
+        "steps",
+        "steps_run",
+    ),
 )
 _EPOCH_NAMES = ("epoch", "current_epoch", "epochs_done", "num_epochs_done")
 _INNER_STATES = (
