@@ -56,6 +56,8 @@ class Fault:
     """The connection is reset there."""
     length_off_by_bytes: int = 0
     """Added to the length that the answer promises; the body is the server's."""
+    loses_answer: bool = False
+    """The server does what was asked, and its answer never arrives."""
     flip_byte: int | None = None
     """That byte of the body arrives wrong."""
     before: Callable[[], object] = lambda: None
@@ -178,7 +180,10 @@ class _Handler(BaseHTTPRequestHandler):
             connection.endheaders(body or None)
             answer = connection.getresponse()
             time.sleep(fault.wait_seconds)
-            self._answer(answer, fault)
+            if fault.loses_answer:
+                self._end(is_reset=True)
+            else:
+                self._answer(answer, fault)
         except OSError:
             self.close_connection = True
         finally:

@@ -122,10 +122,10 @@ def test_a_folder_that_is_not_writable_gives_a_message_and_the_same_exit_code(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("muster_agent.manifest.local_verdict.write_atomically", refuse)
+    monkeypatch.setattr("muster_agent.storage.small_files.PosixFiles.replace", refuse)
     done = muster("verify", newest(run))
     assert done.exit_code == 0 and "unchanged since sealing" in done.stdout
-    assert ".muster-verify.json cannot be written (Permission denied)" in done.stderr
+    assert "cannot be written (Permission denied)" in done.stderr
 
 
 def test_a_verdict_that_is_not_understood_is_named_and_left_aside(run: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_failed_write_leaves_the_old_manifest_and_no_litter(tmp_path: Path, mo
     def full(_source: str, _target: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(beside.os, "replace", full)
+    monkeypatch.setattr("muster_agent.storage.small_files.os.replace", full)
     with pytest.raises(OSError, match="No space"):
         write_beside(str(tmp_path), manifest())
     assert os.listdir(tmp_path) == [".muster-manifest.json"]
@@ -103,7 +103,7 @@ def test_a_manifest_that_may_not_be_read_asks_for_the_right_user_and_names_the_f
     def deny(*_: object) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(beside, "_read_bounded", deny)
+    monkeypatch.setattr("muster_agent.storage.small_files.PosixFiles.read", deny)
     with pytest.raises(beside.ManifestUnreadable) as caught:
         beside.read_beside(str(tmp_path))
     found = caught.value.finding

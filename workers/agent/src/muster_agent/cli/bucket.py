@@ -7,6 +7,7 @@ import click
 from muster_agent.cli.output import CommandFailed, ExitCode
 from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.places import PlaceInvalid, is_bucket, place_of
+from muster_agent.storage.small_files import POSIX_FILES, BucketFiles, SmallFiles
 
 endpoint_option = click.option(
     "--endpoint-url",
@@ -36,8 +37,13 @@ def bucket_store(place: str, endpoint_url: str | None) -> ObjectStore | None:
         raise CommandFailed(str(error), hint=error.hint) from None
 
 
+def small_files(store: ObjectStore | None) -> SmallFiles:
+    """Where Muster's own files beside checkpoints are read and written."""
+    return POSIX_FILES if store is None else BucketFiles(store)
+
+
 def refuse_bucket(path: str) -> None:
-    """For commands that read or write every byte: they do not reach into buckets yet."""
+    """For commands that do not reach into buckets yet."""
     if is_bucket(path):
         hint = "give the folder where the bucket is mounted; `muster inventory` and `resume-point` read it directly"
         message = f"{path} lies in a bucket, which this command does not read yet"

@@ -8,7 +8,7 @@ from itertools import groupby
 
 import click
 
-from muster_agent.cli.bucket import checked_place, endpoint_option
+from muster_agent.cli.bucket import bucket_store, checked_place, endpoint_option, small_files
 from muster_agent.cli.explain_beside import compared, rules_beside
 from muster_agent.cli.inventory import checkpoint_json, listed
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json
@@ -18,6 +18,7 @@ from muster_agent.formats.checkpoint import read_checkpoint
 from muster_agent.formats.explain import Line
 from muster_agent.formats.explain import explain as explain_checkpoint
 from muster_agent.formats.names import family_folder
+from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.places import is_bucket
 
 
@@ -32,8 +33,9 @@ def explain(path: str, endpoint_url: str | None, as_json: bool) -> None:
     Exit 0 whatever the verdict is. Exit 3: there is no such path or no checkpoint; 1: it cannot be read; 2: PATH holds
     several checkpoints.
     """
-    own, beside = compared(_only_one(path, endpoint_url))
-    (shard_map,) = proven([own], [own.path]).checkpoints
+    store = bucket_store(checked_place(path), endpoint_url)
+    own, beside = compared(_only_one(path, store))
+    (shard_map,) = proven([own], [own.path], small_files(store)).checkpoints
     lines = [*explain_checkpoint(shard_map), Line("Other steps", beside)]
     if as_json:
         explanation = [{"heading": line.heading, "sentence": line.sentence} for line in lines]
@@ -52,14 +54,14 @@ def explanation_lines(lines: Sequence[Line]) -> list[str]:
     return shown
 
 
-def _only_one(path: str, endpoint_url: str | None) -> ShardMap:
+def _only_one(path: str, store: ObjectStore | None) -> ShardMap:
     place = checked_place(path)
     together = family_folder(place)
     if together is not None and not is_bucket(place) and not os.path.lexists(place):
         return read_checkpoint(place)
     listed_path = together if together and is_bucket(place) else path
     rules = () if is_bucket(place) else rules_beside(place)
-    checkpoints = listed(listed_path, rules=rules, endpoint_url=endpoint_url).checkpoints
+    checkpoints = listed(listed_path, rules=rules, store=store).checkpoints
     own = [one for one in checkpoints if one.path == place] or list(checkpoints)
     if not own:
         raise CommandFailed(

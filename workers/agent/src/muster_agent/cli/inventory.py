@@ -11,7 +11,7 @@ from typing import Any
 import click
 import msgspec
 
-from muster_agent.cli.bucket import bucket_store, checked_place, endpoint_option
+from muster_agent.cli.bucket import bucket_store, checked_place, endpoint_option, small_files
 from muster_agent.cli.colour import paint_for
 from muster_agent.cli.inventory_choice import Only, chosen, is_broken, with_folder_findings
 from muster_agent.cli.inventory_text import inventory_lines, summary_lines
@@ -21,6 +21,7 @@ from muster_agent.cli.proven import proven
 from muster_agent.cli.scan_line import ScanLine
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.checkpoint import GRACE_SECONDS, state_shards
+from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.rules import Rule
 from muster_agent.formats.times import iso_time
 from muster_agent.formats.walk import Enough, Inventory, RootUnreadable
@@ -89,15 +90,16 @@ def inventory(  # noqa: PLR0913 - one for each option
     """
     if summary and as_json:
         raise CommandFailed("--json and --summary exclude each other", hint="choose one", code=ExitCode.USAGE)
+    store = bucket_store(checked_place(path), endpoint_url)
     found = listed(
         path,
         grace_seconds=grace_seconds,
         settle_seconds=settle_seconds,
         cache_file=cache_file,
         rules=read_rules(rules_file),
-        endpoint_url=endpoint_url,
+        store=store,
     )
-    known = proven(found.checkpoints, [one.path for one in sealed_ones(found)])
+    known = proven(found.checkpoints, [one.path for one in sealed_ones(found)], small_files(store))
     shown = chosen(known.checkpoints, Only(only) if only else None)
     if as_json:
         print_json([checkpoint_json(shard_map) for shard_map in with_folder_findings(shown, found.findings)])
@@ -123,11 +125,10 @@ def listed(
     settle_seconds: float = 0.0,
     cache_file: str | None = None,
     rules: Sequence[Rule] = (),
-    endpoint_url: str | None = None,
+    store: ObjectStore | None = None,
 ) -> Inventory:
-    """The inventory of PATH, or the failure that a user can act on."""
+    """The inventory of PATH, through `store` where it lies in a bucket, or the failure that a user can act on."""
     place = checked_place(path)
-    store = bucket_store(place, endpoint_url)
     if store is not None and cache_file is not None:
         raise CommandFailed("--cache is not for buckets yet", hint="leave it out", code=ExitCode.USAGE)
     try:

@@ -12,13 +12,13 @@ from muster_agent.cli.output import say
 from muster_agent.decide.evidence import candidates_of
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.codes import finding
-from muster_agent.formats.places import is_bucket
 from muster_agent.formats.verdict import STATUS_REASONS
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.inventory import read_manifests
 from muster_agent.manifest.local_verdict import LocalVerdict, VerdictUnreadable, read_verdict
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.trust import Trust
+from muster_agent.storage.small_files import POSIX_FILES, SmallFiles
 
 
 class Proven(NamedTuple):
@@ -28,12 +28,12 @@ class Proven(NamedTuple):
     trust: Mapping[str, Trust]
 
 
-def proven(checkpoints: Sequence[ShardMap], sealed_paths: Iterable[str]) -> Proven:
+def proven(checkpoints: Sequence[ShardMap], sealed_paths: Iterable[str], files: SmallFiles = POSIX_FILES) -> Proven:
     """The checkpoints as they must be shown: one whose bytes were read and differ from their seal is damaged, however
     whole it looks. `sealed_paths` are those beside which something of Muster's own lies."""
     sealed = set(sealed_paths)
-    manifests = manifests_of([one for one in checkpoints if one.path in sealed])
-    verdicts = verdicts_of(manifests)
+    manifests = manifests_of([one for one in checkpoints if one.path in sealed], files)
+    verdicts = verdicts_of(manifests, files)
     shown, trust = [], {}
     for one in checkpoints:
         if one.path in manifests:
@@ -44,20 +44,20 @@ def proven(checkpoints: Sequence[ShardMap], sealed_paths: Iterable[str]) -> Prov
     return Proven(tuple(shown), trust)
 
 
-def manifests_of(checkpoints: Sequence[ShardMap]) -> dict[str, Manifest]:
-    """The manifests beside them, by path; what is wrong with one is said. Nothing is sealed in a bucket."""
-    manifests, problems = read_manifests([one for one in checkpoints if not is_bucket(one.path)], JobControl())
+def manifests_of(checkpoints: Sequence[ShardMap], files: SmallFiles = POSIX_FILES) -> dict[str, Manifest]:
+    """The manifests beside them, by path; what is wrong with one is said."""
+    manifests, problems = read_manifests(checkpoints, JobControl(), files)
     for problem in problems:
         say(f"muster: {problem.detail}\n  what to do: {problem.cure}")
     return manifests
 
 
-def verdicts_of(sealed_paths: Iterable[str]) -> dict[str, LocalVerdict]:
+def verdicts_of(sealed_paths: Iterable[str], files: SmallFiles = POSIX_FILES) -> dict[str, LocalVerdict]:
     """What `muster verify` or `muster reload` left beside sealed checkpoints, by their paths."""
     verdicts = {}
     for path in sealed_paths:
         try:
-            verdict = read_verdict(path)
+            verdict = read_verdict(path, files)
         except VerdictUnreadable as reason:
             say(f"muster: the verdict {reason}\n  what to do: run `muster verify {path}` again, or remove that file")
             continue

@@ -151,7 +151,7 @@ def _run(prepared: PreparedReload, bar: ProgressBar, control: JobControl, *, wri
     manifest = prepared.manifest
     if manifest is None or not write:
         return prepared.run(control).report
-    before = look_before(prepared.path, manifest)
+    before = look_before(prepared.place, manifest)
     report = prepared.run(control).report
     bar.clear()
     if report.verified is False or _proves_storage(report):

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from muster_agent.cli.always_answered import AlwaysAnswered
-from muster_agent.cli.bucket import checked_place, endpoint_option
+from muster_agent.cli.bucket import bucket_store, checked_place, endpoint_option, small_files
 from muster_agent.cli.inventory import listed
 from muster_agent.cli.launchers import Launcher, hint_for, launcher_text, misfit, needs_quoting, with_its_model_file
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
@@ -30,6 +30,7 @@ from muster_agent.formats.explain_words import FORMAT_WORDS
 from muster_agent.formats.names import folder_of, run_of_path
 from muster_agent.formats.walk import Inventory
 from muster_agent.protocol.trust import Trust
+from muster_agent.storage.small_files import SmallFiles
 
 SETTLE_SECONDS = 1.0
 """Between two looks at what looks unfinished and may be being written, or may not be shown in full yet."""
@@ -122,14 +123,15 @@ def resume_point(  # noqa: PLR0913 - each is an option, and all are named
     """
     if launcher is not None and as_json:
         raise CommandFailed("--json and --format exclude each other", hint="choose one", code=ExitCode.USAGE)
-    judge = _Judge(_request(require, format_name, asked), server, run_name)
+    store = bucket_store(checked_place(path), endpoint_url)
+    judge = _Judge(_request(require, format_name, asked), server, run_name, small_files(store))
     found = listed(
         path,
         missing=ExitCode.ERROR,
         enough=judge.is_enough,
         settle_seconds=SETTLE_SECONDS,
         rules=read_rules(rules_file),
-        endpoint_url=endpoint_url,
+        store=store,
     )
     folder, shard_maps = _one_run(found, path, judge)
     decision = _beyond_doubt(judge.decide(shard_maps, found.pointers, folder), shard_maps, found)
@@ -185,7 +187,8 @@ def _unseen(shard_maps: Sequence[ShardMap], found: Inventory) -> list[str]:
 class _Judge:
     """Holds each checkpoint against the request as it is read, so that reading can end at the first good one."""
 
-    def __init__(self, request: ResumeRequest, server: str | None, run_name: str | None) -> None:
+    def __init__(self, request: ResumeRequest, server: str | None, run_name: str | None, files: SmallFiles) -> None:
+        self.files = files
         self.request, self.server, self.run_name = request, server, run_name
         self.began = time.monotonic()
         self.answer: ServerAnswer | None = None
@@ -207,9 +210,9 @@ class _Judge:
         found it changed."""
         key = (shard_map.path, shard_map.status, shard_map.step, shard_map.newest_mtime_ns)
         if key not in self.candidates:
-            manifests = manifests_of([shard_map])
+            manifests = manifests_of([shard_map], self.files)
             evidence = self.evidence(folder).evidence
-            verdicts = verdicts_of(manifests)
+            verdicts = verdicts_of(manifests, self.files)
             self.candidates[key] = candidates_of([shard_map], time.time(), manifests, evidence, verdicts)[0]
         return self.candidates[key]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from muster_agent.cli.bucket import bucket_store, checked_place, endpoint_option
 from muster_agent.cli.finding_text import ProgressBar, say_findings
 from muster_agent.cli.one_checkpoint import require_one_checkpoint
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, print_json, printable
 from muster_agent.formats.base import Severity
+from muster_agent.formats.root import RootUnreadable
 from muster_agent.jobs.checkpoint_place import CheckpointNotFound
 from muster_agent.jobs.seal import seal as seal_checkpoint
 from muster_agent.manifest.export import checksum_list
@@ -19,21 +21,30 @@ from muster_agent.protocol.wire import SealBody
 @click.argument("path")
 @click.option("--no-write", is_flag=True, help="Compute the digests, but write no manifest beside the data.")
 @click.option("--checksums", is_flag=True, help="Print the list that `xxh128sum -c` checks inside the checkpoint.")
+@endpoint_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def seal(path: str, no_write: bool, checksums: bool, as_json: bool) -> None:
-    """Read every byte of the complete checkpoint at PATH once and write its manifest beside it.
+def seal(path: str, no_write: bool, checksums: bool, endpoint_url: str | None, as_json: bool) -> None:
+    """Read every byte of the complete checkpoint at PATH, a folder, a file or s3://bucket/prefix, once and write its
+    manifest beside it.
 
     A checkpoint that is not complete, that would run code when it is loaded, or that changes meanwhile, is refused:
     exit 7 where it is damaged or changed, 1 where its save has not ended.
     """
-    require_one_checkpoint(path)
+    store = bucket_store(checked_place(path), endpoint_url)
+    require_one_checkpoint(path, store)
     bar = ProgressBar()
     try:
-        body = seal_checkpoint(path, control=bar.control(), write_beside=not no_write)
+        body = seal_checkpoint(path, control=bar.control(), write_beside=not no_write, store=store)
     except CheckpointNotFound as error:
         raise CommandFailed(str(error), hint="check the path and the mount", code=ExitCode.NOT_FOUND) from error
+    except RootUnreadable as error:
+        raise CommandFailed(str(error), hint=error.hint) from error
+    except FileExistsError as error:
+        hint = "another seal was made meanwhile: run `muster verify` against it"
+        raise CommandFailed(f"the manifest was not written: {error.strerror}", hint=hint) from error
     except OSError as error:
-        hint = "check the space and the rights in that folder, or use --no-write"
+        where = "let the credentials write there (s3:PutObject)" if store else "check the space and the rights there"
+        hint = f"{where}, or use --no-write"
         raise CommandFailed(f"the manifest cannot be written: {error}", hint=hint) from error
     finally:
         bar.clear()

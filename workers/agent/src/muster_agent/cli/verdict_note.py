@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 from muster_agent.cli.output import say
 from muster_agent.formats.base import Finding
-from muster_agent.jobs.checkpoint_place import place_at
+from muster_agent.jobs.checkpoint_place import CheckpointPlace
 from muster_agent.jobs.verify import fingerprint_of
 from muster_agent.manifest.local_verdict import (
     VERDICT_VERSION,
     LocalVerdict,
     damage_sentences,
-    verdict_path,
     write_verdict,
 )
 from muster_agent.manifest.model import Manifest, manifest_id
@@ -23,16 +22,16 @@ from muster_agent.manifest.model import Manifest, manifest_id
 class Before(NamedTuple):
     """The sealed files as they lay before they were read, and when that was."""
 
-    path: str
+    place: CheckpointPlace
     manifest: Manifest
     fingerprint: str
     at: str
 
 
-def look_before(path: str, manifest: Manifest) -> Before:
+def look_before(place: CheckpointPlace, manifest: Manifest) -> Before:
     """To be called before the first byte is read: what was proven holds as of then. Raises nothing."""
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Before(path, manifest, _fingerprint(path, manifest), at)
+    return Before(place, manifest, _fingerprint(place, manifest), at)
 
 
 def leave_verdict(
@@ -42,8 +41,8 @@ def leave_verdict(
     decided leaves none. Raises nothing."""
     if verified is None:
         return None
-    if _fingerprint(before.path, before.manifest) != before.fingerprint:
-        say(f"muster: {before.path} changed while it was read, so no verdict was left beside it")
+    if _fingerprint(before.place, before.manifest) != before.fingerprint:
+        say(f"muster: {before.place.path} changed while it was read, so no verdict was left beside it")
         return None
     verdict = LocalVerdict(
         version=VERDICT_VERSION,
@@ -55,12 +54,12 @@ def leave_verdict(
         findings=damage_sentences(findings),
     )
     try:
-        return write_verdict(before.path, verdict)
+        return write_verdict(before.place.path, verdict, before.place.files)
     except OSError as error:
-        reason = f"{verdict_path(before.path)} cannot be written ({error.strerror or error})"
+        reason = f"the verdict beside {before.place.path} cannot be written ({error.strerror or error})"
         say(f"muster: {reason}: `muster resume-point` will not know of this verdict unless a server does")
         return None
 
 
-def _fingerprint(path: str, manifest: Manifest) -> str:
-    return fingerprint_of(place_at(path).stat_all([shard.path for shard in manifest.shards]))
+def _fingerprint(place: CheckpointPlace, manifest: Manifest) -> str:
+    return fingerprint_of(place.stat_all([shard.path for shard in manifest.shards]))

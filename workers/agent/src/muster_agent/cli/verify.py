@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import NoReturn
 
 import click
 
+from muster_agent.cli.bucket import bucket_store, checked_place, endpoint_option
 from muster_agent.cli.finding_text import ProgressBar, say_findings
 from muster_agent.cli.one_checkpoint import require_one_checkpoint
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, human_rate, print_json, printable
 from muster_agent.cli.verdict_note import leave_verdict, look_before
 from muster_agent.formats.base import Severity
-from muster_agent.jobs.checkpoint_place import CheckpointNotFound, place_at
+from muster_agent.formats.object_store import ObjectStore
+from muster_agent.formats.root import RootUnreadable
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound, CheckpointPlace, place_at
 from muster_agent.jobs.own_sums import check_own_sums
 from muster_agent.jobs.verify import verify as verify_checkpoint
 from muster_agent.manifest.beside import ManifestUnreadable, beside_path, read_beside
@@ -34,8 +36,9 @@ from muster_agent.protocol.wire import VerifyBody
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses the sample.")
 @click.option("--no-write", is_flag=True, help="Leave no verdict beside the data for `muster resume-point`.")
+@endpoint_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def verify(path: str, sample_ratio: float, seed: int, no_write: bool, as_json: bool) -> None:
+def verify(path: str, sample_ratio: float, seed: int, no_write: bool, endpoint_url: str | None, as_json: bool) -> None:
     """Read the sealed checkpoint at PATH again and name any damage by shard, byte range and tensor.
 
     The verdict is left beside the data, where `muster resume-point` finds it.
@@ -44,14 +47,18 @@ def verify(path: str, sample_ratio: float, seed: int, no_write: bool, as_json: b
     3: no checkpoint or no manifest. One that was never sealed is held against the check sums that its format carries
     itself (7 where they differ); that proves nothing for the bytes which have none.
     """
-    require_one_checkpoint(path)
-    manifest = _manifest(path)
+    store = bucket_store(checked_place(path), endpoint_url)
+    require_one_checkpoint(path, store)
+    place = _place(path, store)
+    manifest = _manifest(place)
     if manifest is None:
-        _check_unsealed(path, as_json=as_json)
-    before = look_before(path, manifest)
+        _check_unsealed(path, place, store, as_json=as_json)
+    before = look_before(place, manifest)
     bar = ProgressBar()
     try:
-        body = verify_checkpoint(path, manifest, sample_ratio=sample_ratio, seed=seed, control=bar.control())
+        body = verify_checkpoint(
+            path, manifest, sample_ratio=sample_ratio, seed=seed, control=bar.control(), store=store
+        )
     finally:
         bar.clear()
     if as_json:
@@ -73,11 +80,11 @@ def verify(path: str, sample_ratio: float, seed: int, no_write: bool, as_json: b
         raise CommandFailed(f"not every byte of {path} could be looked at", hint="see the findings above")
 
 
-def _check_unsealed(path: str, *, as_json: bool) -> NoReturn:
+def _check_unsealed(path: str, place: CheckpointPlace, store: ObjectStore | None, *, as_json: bool) -> NoReturn:
     """What can be told without a seal."""
     bar = ProgressBar()
     try:
-        own = check_own_sums(path, control=bar.control())
+        own = check_own_sums(path, control=bar.control(), store=store)
     finally:
         bar.clear()
     if as_json:
@@ -86,20 +93,27 @@ def _check_unsealed(path: str, *, as_json: bool) -> NoReturn:
     say_findings(own.findings)
     if any(found.severity is Severity.DAMAGE for found in own.findings):
         raise SystemExit(int(ExitCode.DAMAGE))
-    message = f"{path} was never sealed: there is no {beside_path(os.path.abspath(path))}"
+    message = f"{path} was never sealed: there is no {beside_path(place.path, place.files)}"
     if own.checked_bytes:
         part = f"{human_bytes(own.checked_bytes)} of {human_bytes(own.total_bytes)}"
         message += f"; {part} agree with the check sums that its format carries"
     raise CommandFailed(message, hint="`muster seal` records its digests", code=ExitCode.NOT_FOUND)
 
 
-def _manifest(path: str) -> Manifest | None:
+def _place(path: str, store: ObjectStore | None) -> CheckpointPlace:
     try:
-        place = place_at(path)
+        place = place_at(path, store)
         place.require()
-        return read_beside(place.path)
     except CheckpointNotFound as error:
         raise CommandFailed(str(error), hint="check the path and the mount", code=ExitCode.NOT_FOUND) from error
+    except RootUnreadable as error:
+        raise CommandFailed(str(error), hint=error.hint) from error
+    return place
+
+
+def _manifest(place: CheckpointPlace) -> Manifest | None:
+    try:
+        return read_beside(place.path, place.files)
     except ManifestUnreadable as error:
         raise CommandFailed(error.finding.detail, hint=error.finding.cure) from error
 

@@ -53,8 +53,17 @@ class ObjectStore(Protocol):
         prefixes. `check` is called between pages, and may raise to end the listing."""
         ...
 
+    def first(self, bucket: str, prefix: str) -> ObjectSeen | None:
+        """The first key that begins with `prefix`, in the order of keys: `prefix` itself where it is one."""
+        ...
+
     def uploads(self, bucket: str, prefix: str) -> list[UploadSeen]: ...
 
     def read(self, bucket: str, key: str, offset_bytes: int, length_bytes: int, etag: str) -> tuple[bytes, str]:
         """Exactly that range of the object, and its ETag. An empty `etag` stands for any."""
+        ...
+
+    def write(self, bucket: str, key: str, data: bytes, *, only_new: bool) -> str:
+        """Store a small object whole; its ETag. With `only_new` raises FileExistsError where the key is taken, by the
+        store's own check where it makes one."""
         ...

@@ -21,6 +21,7 @@ from muster_agent.formats.tree import Opened
 from muster_agent.storage.base import ShardSource
 from muster_agent.storage.opened_shard import OpenedShard
 from muster_agent.storage.posix import PathUnsafe, PosixShard, is_safe_name, locate, stat_shard
+from muster_agent.storage.small_files import POSIX_FILES, BucketFiles, SmallFiles
 
 
 class CheckpointNotFound(Exception):
@@ -45,9 +46,10 @@ class StatedShard(NamedTuple):
 
 
 class CheckpointPlace(Protocol):
-    """`path` is absolute."""
+    """`path` is absolute; `files` are those of Muster's own beside the checkpoint."""
 
     path: str
+    files: SmallFiles
 
     def require(self) -> None:
         """Raises CheckpointNotFound where nothing lies there, RootUnreadable where that cannot be told."""
@@ -73,6 +75,8 @@ class CheckpointPlace(Protocol):
 
 class PosixPlace:
     """On a mounted file system. See `CheckpointPlace`."""
+
+    files: SmallFiles = POSIX_FILES
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -109,7 +113,7 @@ class BucketPlace:
 
     def __init__(self, path: str, store: ObjectStore) -> None:
         self.path = place_of(path)
-        self.store = store
+        self.files: SmallFiles = BucketFiles(store)
         # The files of a family lie among others, so the folder that they share is what is listed.
         self._folder = family_folder(self.path) or self.path
         self.tree = S3Tree(store, self._folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +11,7 @@ import xxhash
 
 from muster_agent.formats.base import Finding, Severity, Status, TensorRange
 from muster_agent.formats.codes import finding
-from muster_agent.formats.tree import Opened
+from muster_agent.formats.tree import ARCHIVED, Opened
 from muster_agent.jobs.checkpoint_place import CheckpointPlace
 from muster_agent.jobs.checkpoint_place import StatedShard as StatedShard
 from muster_agent.jobs.control import JobControl
@@ -18,6 +19,7 @@ from muster_agent.jobs.soundness import agree_with_own_sums
 from muster_agent.manifest.compare import ObservedShard, overlapping, tensors_by_shard, with_tensors
 from muster_agent.manifest.model import Manifest, TensorDigest
 from muster_agent.manifest.rewrites import (
+    CHANGED,
     Stamp,
     changed_paths,
     is_damaged_copy,
@@ -166,8 +168,13 @@ def observe(stated: StatedShard, number: int, digests: dict[int, str], totals: R
     size_bytes = totals.ended_at_bytes.get(number, totals.sources.get(number, (stated.size_bytes, 0))[0])
     if error is None:
         return ObservedShard(size_bytes=size_bytes, chunks=digests)
-    denied = isinstance(error, PermissionError)
-    return ObservedShard(size_bytes=size_bytes, chunks=digests, error=error.strerror or str(error), denied=denied)
+    return ObservedShard(
+        size_bytes=size_bytes,
+        chunks=digests,
+        error=error.strerror or str(error),
+        denied=isinstance(error, PermissionError),
+        trouble_code=CHANGED if error.errno == errno.ESTALE else _code_of(error),
+    )
 
 
 def read_failures(shards: Sequence[StatedShard], totals: ReadTotals) -> list[Finding]:
@@ -178,6 +185,9 @@ def read_failures(shards: Sequence[StatedShard], totals: ReadTotals) -> list[Fin
         ended = totals.ended_at_bytes.get(number)
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             found.append(finding("shard_missing", path=stated.path, detail=f"{stated.path} is not there (any more)"))
+        elif error is not None and error.errno == errno.ESTALE:
+            detail = f"{stated.path} was written again while it was read, so a save is still running"
+            found.append(finding("in_progress", path=stated.path, detail=detail, severity=Severity.DAMAGE))
         elif error is not None:
             code = _code_of(error)
             detail = f"{stated.path} could not be read: {error.strerror or error}"
@@ -191,6 +201,8 @@ def read_failures(shards: Sequence[StatedShard], totals: ReadTotals) -> list[Fin
 def _code_of(error: OSError) -> str:
     if isinstance(error, PathUnsafe):
         return "path_unsafe"
+    if error.errno == ARCHIVED:
+        return "archived"
     return "permission_denied" if isinstance(error, PermissionError) else "listing_failed"
 
 

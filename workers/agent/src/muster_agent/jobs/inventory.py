@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import TypeVar
 
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.names import family_folder
@@ -16,6 +18,11 @@ from muster_agent.jobs.scan_cache import ScanCache
 from muster_agent.manifest.beside import ManifestUnreadable, read_beside
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.wire import InventoryBody, InventoryParams
+from muster_agent.storage.small_files import POSIX_FILES, SmallFiles
+
+BUCKET_READERS = 8
+
+_T = TypeVar("_T")
 
 
 def run_inventory(
@@ -70,18 +77,31 @@ def _folder_of(path: str) -> str:
 
 
 def read_manifests(
-    shard_maps: Iterable[ShardMap], control: JobControl
+    shard_maps: Iterable[ShardMap], control: JobControl, files: SmallFiles = POSIX_FILES
 ) -> tuple[dict[str, Manifest], tuple[Finding, ...]]:
     """Manifests beside the checkpoints, by checkpoint path, and what is wrong with those that cannot be relied on."""
     manifests: dict[str, Manifest] = {}
     problems: list[Finding] = []
-    for shard_map in shard_maps:
+
+    def read(path: str) -> tuple[str, Manifest | None, Finding | None]:
         control.check()
         try:
-            manifest = read_beside(shard_map.path)
+            return path, read_beside(path, files), None
         except ManifestUnreadable as unreadable:
-            problems.append(unreadable.finding)
-            continue
+            return path, None, unreadable.finding
+
+    for path, manifest, problem in _mapped(read, [one.path for one in shard_maps], files):
+        if problem is not None:
+            problems.append(problem)
         if manifest is not None:
-            manifests[shard_map.path] = manifest
+            manifests[path] = manifest
     return manifests, tuple(problems)
+
+
+def _mapped(read: Callable[[str], _T], paths: Sequence[str], files: SmallFiles) -> Iterator[_T]:
+    """In order; several at a time where each costs a request to a store and the way there."""
+    if files is POSIX_FILES or len(paths) < 2:
+        yield from map(read, paths)
+        return
+    with ThreadPoolExecutor(BUCKET_READERS) as pool:
+        yield from pool.map(read, paths)

@@ -301,7 +301,7 @@ def prepare(params: ReloadParams, *, store: ObjectStore | None = None) -> Prepar
     place = place_at(params.path, store)
     place.require()
     backends.choose(params.backend, None, None)
-    manifest, notes = _manifest_for(place.path, params.manifest)
+    manifest, notes = _manifest_for(place, params.manifest)
     wanted = select(place, params.shards, params.ranks).shards
     locations = [stated.location for stated in place.stat_all(wanted) if stated.size_bytes is not None]
     gds = _probe_gds(params, locations)
@@ -334,7 +334,7 @@ def reload(
     return prepare(params).run(control).report
 
 
-def _manifest_for(path: str, given: Manifest | None) -> tuple[Manifest | None, tuple[Finding, ...]]:
+def _manifest_for(place: CheckpointPlace, given: Manifest | None) -> tuple[Manifest | None, tuple[Finding, ...]]:
     if given is not None:
         fault = why_invalid(given)
         if fault is None:
@@ -344,7 +344,7 @@ def _manifest_for(path: str, given: Manifest | None) -> tuple[Manifest | None, t
             finding("metadata_unreadable", path="manifest", detail=detail, severity=Severity.WARNING, cure=SEAL_AGAIN),
         )
     try:
-        return read_beside(path), ()
+        return read_beside(place.path, place.files), ()
     except ManifestUnreadable as error:
         return None, (error.finding,)
 

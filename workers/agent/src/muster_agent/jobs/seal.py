@@ -106,14 +106,14 @@ def seal(
     manifest, findings = _digest_all(place, shard_map, control or JobControl(), threads)
     if manifest is None:
         return _refused(findings, began)
-    before = _seal_before(place.path)
+    before = _seal_before(place)
     if before is not None:
         contradiction = _contradiction(before, manifest)
         if contradiction:
             return _refused(contradiction, began)
         if _same_files(before, manifest):
             manifest = before
-    written = beside.write_beside(place.path, manifest) if write_beside else None
+    written = beside.write_beside(place.path, manifest, place.files) if write_beside else None
     seconds = time.monotonic() - began
     return SealBody(manifest=manifest, manifest_path=written, seconds=seconds, findings=shard_map.findings)
 
@@ -176,10 +176,10 @@ def _changes(place: CheckpointPlace, before: Sequence[StatedShard]) -> list[Find
     return found
 
 
-def _seal_before(path: str) -> Manifest | None:
+def _seal_before(place: CheckpointPlace) -> Manifest | None:
     """The manifest that is there already; one that cannot be relied on is replaced."""
     with contextlib.suppress(beside.ManifestUnreadable):
-        return beside.read_beside(path)
+        return beside.read_beside(place.path, place.files)
     return None
 
 

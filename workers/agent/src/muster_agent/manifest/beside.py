@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 
 import msgspec
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
+from muster_agent.formats.folder import trouble
 from muster_agent.formats.names import beside
+from muster_agent.formats.places import is_bucket
 from muster_agent.manifest.check import why_invalid
 from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, FOLDER_MANIFEST_NAME, Manifest, canonical_bytes
+from muster_agent.storage.small_files import POSIX_FILES, SmallFiles
 
 MAX_MANIFEST_BYTES = 1024 * 1024 * 1024
 """Chunk digests of 256 TiB; a larger file is not a manifest."""
@@ -28,23 +29,27 @@ class ManifestUnreadable(Exception):
         self.finding = found
 
 
-def beside_path(checkpoint_path: str) -> str:
-    """Where the manifest of a checkpoint lies."""
-    if os.path.isdir(checkpoint_path):
-        return os.path.join(checkpoint_path, FOLDER_MANIFEST_NAME)
+def beside_path(checkpoint_path: str, files: SmallFiles = POSIX_FILES) -> str:
+    """Where the manifest of a checkpoint lies. Raises OSError where a bucket cannot be looked at."""
+    if files.is_folder(checkpoint_path):
+        return f"{checkpoint_path.rstrip('/')}/{FOLDER_MANIFEST_NAME}"
     return beside(checkpoint_path, FILE_MANIFEST_SUFFIX)
 
 
-def read_beside(checkpoint_path: str) -> Manifest | None:
+def read_beside(checkpoint_path: str, files: SmallFiles = POSIX_FILES) -> Manifest | None:
     """The manifest beside a checkpoint, None where there is none. Raises ManifestUnreadable when it is there but is
     too large, damaged, of another version, or may not be read."""
-    path = beside_path(checkpoint_path)
+    path = checkpoint_path
     try:
-        data = _read_bounded(path)
+        path = beside_path(checkpoint_path, files)
+        data = files.read(path, MAX_MANIFEST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ManifestUnreadable(_not_read(path, error)) from error
+    if data is None:
+        detail = f"the manifest is larger than {MAX_MANIFEST_BYTES} bytes, or no ordinary file"
+        raise ManifestUnreadable(_fault(path, detail))
     return decode(data, path)
 
 
@@ -60,46 +65,18 @@ def decode(data: bytes, path: str) -> Manifest:
     return manifest
 
 
-def write_beside(checkpoint_path: str, manifest: Manifest) -> str:
+def write_beside(checkpoint_path: str, manifest: Manifest, files: SmallFiles = POSIX_FILES) -> str:
     """Write the manifest so that readers see the old one, the new one or none, never a part; returns its path.
     Raises OSError, and leaves nothing behind then."""
-    path = beside_path(checkpoint_path)
-    write_atomically(path, canonical_bytes(manifest), mode_like=checkpoint_path)
+    path = beside_path(checkpoint_path, files)
+    files.replace(path, canonical_bytes(manifest), mode_like=checkpoint_path)
     return path
-
-
-def write_atomically(path: str, data: bytes, *, mode_like: str) -> None:
-    """Replace the file at `path`, durably, for whoever may read `mode_like`. Raises OSError, and leaves nothing behind
-    then."""
-    folder = os.path.dirname(os.path.abspath(path))
-    handle, temporary = tempfile.mkstemp(prefix=".muster-", suffix=".tmp", dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            # mkstemp gives 0600; whoever may read the checkpoint must be able to read what lies beside it.
-            # Where several files share a folder, nothing is there under the checkpoint's own name.
-            like = mode_like if os.path.exists(mode_like) else folder
-            os.fchmod(file.fileno(), os.stat(like).st_mode & 0o666 | 0o600)
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_folder(folder)
-
-
-def _read_bounded(path: str) -> bytes:
-    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
-        data = file.read(MAX_MANIFEST_BYTES + 1)
-    if len(data) > MAX_MANIFEST_BYTES:
-        raise ManifestUnreadable(_fault(path, f"the manifest is larger than {MAX_MANIFEST_BYTES} bytes"))
-    return data
 
 
 def _not_read(path: str, error: OSError) -> Finding:
     """Nothing is known about the manifest, so nothing is said against it."""
+    if is_bucket(path):
+        return trouble(error, path)
     if isinstance(error, PermissionError):
         detail = f"this user (uid {os.geteuid()}) may not read the manifest {path}"
         cure = "Run as a user who may read it, or give this one the right to read the file and to enter its folder."
@@ -112,12 +89,3 @@ def _fault(path: str, detail: str) -> Finding:
     # A warning: the manifest is damaged, and nothing is known about the checkpoint's own bytes.
     told = f"{detail} ({path})"
     return finding("metadata_unreadable", path=path, detail=told, severity=Severity.WARNING, cure=SEAL_AGAIN)
-
-
-def _sync_folder(folder: str) -> None:
-    with contextlib.suppress(OSError):  # some network file systems refuse to sync a folder; the rename stands anyway
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

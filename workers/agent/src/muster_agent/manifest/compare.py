@@ -27,6 +27,8 @@ class ObservedShard(msgspec.Struct, frozen=True, kw_only=True):
     chunks: Mapping[int, str] = {}
     error: str | None = None
     denied: bool = False
+    trouble_code: str = "listing_failed"
+    """Of the finding about `error`, where it was not denied."""
 
 
 class _Named(Protocol):
@@ -59,7 +61,7 @@ def _compare_shard(
     shard: ShardDigest, seen: ObservedShard, manifest: Manifest, tensors: Sequence[TensorDigest]
 ) -> Iterator[Finding]:
     if seen.error is not None:
-        code = "permission_denied" if seen.denied else "listing_failed"
+        code = "permission_denied" if seen.denied else seen.trouble_code
         detail = f"{shard.path} could not be read to its end: {seen.error}"
         yield finding(code, path=shard.path, detail=detail, severity=Severity.WARNING)
     if seen.size_bytes is not None or seen.error is None:

@@ -6,8 +6,6 @@ It is evidence about files of one fingerprint against one manifest, and counts f
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -15,8 +13,8 @@ import msgspec
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.names import beside
-from muster_agent.manifest.beside import write_atomically
 from muster_agent.manifest.model import VERDICT_NAME
+from muster_agent.storage.small_files import POSIX_FILES, SmallFiles
 
 VERDICT_VERSION = 1
 MAX_VERDICT_BYTES = 64 * 1024
@@ -45,18 +43,19 @@ class VerdictUnreadable(Exception):
     """A verdict is there but cannot be used; the message names the file and says why."""
 
 
-def verdict_path(checkpoint_path: str) -> str:
-    """Where the verdict about a checkpoint lies."""
-    if os.path.isdir(checkpoint_path):
-        return os.path.join(checkpoint_path, VERDICT_NAME)
+def verdict_path(checkpoint_path: str, files: SmallFiles = POSIX_FILES) -> str:
+    """Where the verdict about a checkpoint lies. Raises OSError where a bucket cannot be looked at."""
+    if files.is_folder(checkpoint_path):
+        return f"{checkpoint_path.rstrip('/')}/{VERDICT_NAME}"
     return beside(checkpoint_path, VERDICT_NAME)
 
 
-def read_verdict(checkpoint_path: str) -> LocalVerdict | None:
+def read_verdict(checkpoint_path: str, files: SmallFiles = POSIX_FILES) -> LocalVerdict | None:
     """The verdict beside a checkpoint, None where there is none. Raises VerdictUnreadable."""
-    path = verdict_path(checkpoint_path)
+    path = checkpoint_path
     try:
-        data = _read_bounded(path)
+        path = verdict_path(checkpoint_path, files)
+        data = files.read(path, MAX_VERDICT_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -72,15 +71,15 @@ def read_verdict(checkpoint_path: str) -> LocalVerdict | None:
     return msgspec.structs.replace(verdict, findings=_bounded(verdict.findings))
 
 
-def write_verdict(checkpoint_path: str, verdict: LocalVerdict) -> str:
+def write_verdict(checkpoint_path: str, verdict: LocalVerdict, files: SmallFiles = POSIX_FILES) -> str:
     """Leave the verdict beside the data, unless one that says more about the same files lies there; returns its path.
     Raises OSError."""
-    path = verdict_path(checkpoint_path)
+    path = verdict_path(checkpoint_path, files)
     before = None
     with contextlib.suppress(VerdictUnreadable):
-        before = read_verdict(checkpoint_path)
+        before = read_verdict(checkpoint_path, files)
     if before is None or supersedes(verdict, before):
-        write_atomically(path, msgspec.json.encode(verdict) + b"\n", mode_like=checkpoint_path)
+        files.replace(path, msgspec.json.encode(verdict) + b"\n", mode_like=checkpoint_path)
     return path
 
 
@@ -107,12 +106,3 @@ def moment(text: str | None) -> datetime | None:
 
 def _bounded(sentences: Iterable[str]) -> tuple[str, ...]:
     return tuple(sentence[:_MAX_SENTENCE_CHARACTERS] for sentence in sentences)[:MAX_SENTENCES]
-
-
-def _read_bounded(path: str) -> bytes | None:
-    """The bytes; None for what is too large, or no ordinary file. Raises OSError."""
-    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return None
-        data = file.read(MAX_VERDICT_BYTES + 1)
-    return data if len(data) <= MAX_VERDICT_BYTES else None

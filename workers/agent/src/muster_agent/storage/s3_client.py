@@ -3,7 +3,9 @@ given."""
 
 from __future__ import annotations
 
+import base64
 import errno
+import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -81,6 +83,13 @@ class S3Store:
             found.prefixes.extend(one["Prefix"] for one in page.get("CommonPrefixes", ()))
         return found
 
+    def first(self, bucket: str, prefix: str) -> ObjectSeen | None:
+        """See `ObjectStore.first`."""
+        asked = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": 1, "OptionalObjectAttributes": ["RestoreStatus"]}
+        page = self._tried(lambda: self._client.list_objects_v2(**asked))
+        found = [_object(one) for one in page.get("Contents", ()) if one["Key"].startswith(prefix)]
+        return found[0] if found else None
+
     def uploads(self, bucket: str, prefix: str) -> list[UploadSeen]:
         """See `ObjectStore.uploads`."""
         asked = {"Bucket": bucket, "Prefix": prefix}
@@ -112,6 +121,35 @@ class S3Store:
             return data, answer.get("ETag", "")
 
         return self._tried(get)
+
+    def write(self, bucket: str, key: str, data: bytes, *, only_new: bool) -> str:
+        """See `ObjectStore.write`. The store compares the body with its MD5, which every store does, before it keeps
+        it; newer check sums are refused by some, over TLS even by those that take them over HTTP."""
+        md5 = hashlib.md5(data, usedforsecurity=False)
+        asked: dict[str, Any] = {"Bucket": bucket, "Key": key, "Body": data}
+        asked["ContentMD5"] = base64.b64encode(md5.digest()).decode()
+        if not only_new:
+            return self._put(asked)
+        if self._at(bucket, key) is not None:
+            raise FileExistsError(errno.EEXIST, "somebody else wrote it meanwhile", key)
+        try:
+            return self._put({**asked, "IfNoneMatch": "*"})
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:
+                return self._put(asked)
+            seen = self._at(bucket, key) if error.errno == errno.ESTALE else None
+            if seen is None:
+                raise
+        if seen.etag.strip('"') == md5.hexdigest():
+            return seen.etag  # its own, where an answer was lost; equal to it in any case
+        raise FileExistsError(errno.EEXIST, "somebody else wrote it meanwhile", key)
+
+    def _put(self, asked: dict[str, Any]) -> str:
+        return self._tried(lambda: str(self._client.put_object(**asked)["ETag"]))
+
+    def _at(self, bucket: str, key: str) -> ObjectSeen | None:
+        seen = self.first(bucket, key)
+        return seen if seen is not None and seen.key == key else None
 
     def _pages(self, ask: Callable[..., Any], asked: dict[str, Any], marks: dict[str, str]) -> Iterator[dict[str, Any]]:
         """All pages, of whatever size the store gives. A store that goes in a circle is an error, not a listing."""
@@ -165,12 +203,15 @@ def _os_error(error: Exception) -> OSError:
     """The error in the operating system's terms; EAGAIN where the trouble may pass."""
     from botocore import exceptions as met
     from botocore.parsers import ResponseParserError
+    from urllib3.exceptions import HTTPError
 
     if isinstance(error, met.ClientError):
         return _answered(error.response)
     if isinstance(error, (met.NoCredentialsError, met.PartialCredentialsError, met.CredentialRetrievalError)):
         return BucketRefused(errno.EACCES, f"there are no usable credentials ({error})", _KEY_HINT)
-    if isinstance(error, (met.ConnectionError, met.HTTPClientError, ResponseParserError, met.IncompleteReadError)):
+    if isinstance(
+        error, (met.ConnectionError, met.HTTPClientError, ResponseParserError, met.IncompleteReadError, HTTPError)
+    ):
         return OSError(errno.EAGAIN, f"the store did not answer in full ({type(error).__name__})")
     if isinstance(error, _Short):
         return OSError(errno.EAGAIN, f"the answer was cut short: {error}")
@@ -197,6 +238,10 @@ def _answered(response: Any) -> OSError:
         return BucketRefused(errno.EACCES, f"the store refused these credentials ({code})", hint)
     if status == 404:
         return FileNotFoundError(errno.ENOENT, f"the store does not have it ({code})")
-    if status in (412, 416):
+    if code == "BadDigest":
+        return OSError(errno.EAGAIN, "what the store received is not what was sent")
+    if status == 501:
+        return OSError(errno.EOPNOTSUPP, f"the store does not offer it ({code})")
+    if status in (409, 412, 416):
         return OSError(errno.ESTALE, "the object was written again after it was listed")
     return OSError(errno.EIO, f"the store answered {status} {code}")
