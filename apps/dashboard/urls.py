@@ -51,6 +51,7 @@ urlpatterns = [
     path("tiers/live/", tiers.tier_live, name="tiers-live"),
     path("tiers/<str:tier_id>/", tiers.tier_detail, name="tier"),
     path("tiers/<str:tier_id>/scan/", tiers.tier_scan, name="tier-scan"),
+    path("tiers/<str:tier_id>/measure/", tiers.tier_measure, name="tier-measure"),
     path("scans/<str:scan_id>/", scans.scan_detail, name="scan"),
     path("scans/<str:scan_id>/live/", scans.scan_live, name="scan-live"),
     path("scans/<str:scan_id>/cancel/", scans.scan_cancel, name="scan-cancel"),

@@ -85,7 +85,7 @@ class DrillViewSet(ReadViewSet):
 
 @extend_schema_view(list=extend_schema(operation_id="list_drill_ranks", summary="What each client of a drill measured"))
 class RankViewSet(PartsViewSet):
-    queryset = RankResult.objects.select_related("rung", "node")
+    queryset = RankResult.objects.select_related("rung__drill", "node")
     serializer_class = RankResultSerializer
     cluster_path = "rung__drill__cluster"
     sort_fields = ("rank", "seconds")

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db import models
 
 from apps.checkpoints.models import Placement, RunAttempt, TrainingRun
 from apps.core.fields import IdField
 from apps.fleet.models import Cluster, Node, TaskGroup
 from apps.storage.models import StorageTier
+
+FROM_MEMORY_RATIO = 0.05
+"""More than this cached before, and the rate speaks of memory too, not of the tier."""
+
+
+def efficiency(
+    bytes_per_second: float | None, cached_ratio: float | None, ceiling: Mapping[str, Any] | None
+) -> float | None:
+    """Restore efficiency: what was reached of a measured ceiling; None where either is not known, or bytes came from
+    memory."""
+    if bytes_per_second is None or ceiling is None or (cached_ratio or 0.0) > FROM_MEMORY_RATIO:
+        return None
+    return float(bytes_per_second / ceiling["bytes_per_second"])
 
 
 class DrillKind(models.TextChoices):
@@ -162,6 +178,11 @@ class Drill(DrillSpec):
     def __str__(self) -> str:
         return f"{self.kind} {self.pk}"
 
+    @property
+    def efficiency_ratio(self) -> float | None:
+        """What was reached of the tier's ceiling with as many clients; None where either was not measured."""
+        return efficiency(self.bytes_per_second, self.cached_ratio_before, self.facts.get("ceiling"))
+
 
 class PlanOccurrence(models.Model):
     """One due time of one plan; unique, so that two beats or a killed one never double or drop a drill."""
@@ -225,6 +246,7 @@ class RankResult(models.Model):
     cache_state = models.CharField(max_length=16, blank=True)
     cached_ratio_before = models.FloatField(null=True)
     cpu_seconds = models.FloatField(null=True)
+    cpu_by_phase = models.JSONField(default=dict)
     peak_rss_bytes = models.BigIntegerField(null=True)
     verified = models.BooleanField(null=True)
 
@@ -233,3 +255,8 @@ class RankResult(models.Model):
 
     def __str__(self) -> str:
         return f"rank {self.rank}"
+
+    @property
+    def efficiency_ratio(self) -> float | None:
+        """What this client reached of the tier's ceiling with one client; None where either was not measured."""
+        return efficiency(self.bytes_per_second, self.cached_ratio_before, self.rung.drill.facts.get("client_ceiling"))

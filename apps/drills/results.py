@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -23,10 +22,10 @@ from apps.drills.models import Drill, DrillKind, DrillRung, RankResult
 from apps.fleet import tasks
 from apps.fleet.models import AgentTask
 from apps.storage.models import TierCeiling
+from apps.storage.selectors import ceiling_for
 from apps.storage.services import record_ceiling as record_tier_ceiling
 
 COLD_RATIO = 0.05
-CEILING_LASTS = timedelta(days=90)
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,7 @@ def drill_figures(drill: Drill) -> dict[str, Any]:
         **drill.facts,
         "slowest": {"node": figures.slowest, "ranks": list(figures.slowest_ranks)},
         "stragglers": list(figures.stragglers),
+        **_ceilings(drill, widest.client_count),
     }
     if drill.kind == DrillKind.HERD:
         facts |= _ladder_facts(rungs)
@@ -166,23 +166,40 @@ def record_evidence(drill: Drill, placement: Placement, clients: Sequence[Client
 
 
 def record_ceiling(drill: Drill, placement: Placement) -> None:
-    """The best cold rate of this drill, where it beats what was measured of the tier in the last 90 days. A capped
-    drill measures its cap."""
+    """The best cold rate of this drill, where it beats what was measured of the tier with as many clients in the last
+    90 days. A capped drill measures its cap."""
     if drill.max_bytes_per_second is not None:
         return
     rungs = list(drill.rungs.order_by("order").prefetch_related("results"))
     best = max(filter(_is_cold, rungs), key=lambda rung: rung.bytes_per_second or 0.0, default=None)
     if best is None or not best.bytes_per_second:
         return
-    since = timezone.now() - CEILING_LASTS
-    beaten = TierCeiling.objects.filter(tier=placement.tier_id, measured_at__gte=since)
-    if not beaten.filter(bytes_per_second__gte=best.bytes_per_second).exists():
+    known = ceiling_for(placement.tier_id, best.client_count, timezone.now())
+    if known is None or known.bytes_per_second < best.bytes_per_second:
         record_tier_ceiling(
             tier=placement.tier,
             bytes_per_second=best.bytes_per_second,
             client_count=best.client_count,
             method=f"{drill.kind} drill {drill.pk}",
         )
+
+
+def _ceilings(drill: Drill, client_count: int) -> dict[str, Any]:
+    """What the tier can do with as many clients and with one, as known before this drill adds its own figure."""
+    if drill.placement is None:
+        return {}
+    tier_id, now = drill.placement.tier_id, timezone.now()
+    found = {"ceiling": ceiling_for(tier_id, client_count, now), "client_ceiling": ceiling_for(tier_id, 1, now)}
+    return {name: _described(ceiling) for name, ceiling in found.items() if ceiling is not None}
+
+
+def _described(ceiling: TierCeiling) -> dict[str, Any]:
+    return {
+        "bytes_per_second": ceiling.bytes_per_second,
+        "client_count": ceiling.client_count,
+        "method": ceiling.method,
+        "measured_at": ceiling.measured_at.isoformat(),
+    }
 
 
 def _is_cold(rung: DrillRung) -> bool:
@@ -300,6 +317,7 @@ _REPORT_FIELDS = (
     "cache_state",
     "cached_ratio_before",
     "cpu_seconds",
+    "cpu_by_phase",
     "peak_rss_bytes",
     "verified",
 )

@@ -62,6 +62,9 @@ class DrillSerializer(serializers.ModelSerializer[Drill]):
     ladder = serializers.ListField(child=serializers.IntegerField())
     phases = PhasesField()
     is_storage_only = serializers.SerializerMethodField()
+    efficiency_ratio = serializers.FloatField(
+        allow_null=True, help_text="Reached of the tier's measured ceiling with as many clients; null: not measured."
+    )
 
     class Meta:
         model = Drill
@@ -69,8 +72,8 @@ class DrillSerializer(serializers.ModelSerializer[Drill]):
             "id", "cluster", "cluster_name", "run", "run_name", "plan", "plan_name", "placement", "tier_name", *SPEC,
             "seed", "state", "outcome", "objective_state", "reason", "checkpoint_step", "total_bytes", "seconds",
             "bytes_per_second", "phases", "unattributed_seconds", "lost_steps", "lost_seconds", "cached_ratio_before",
-            "verified", "start_skew_seconds", "jain_index", "is_storage_only", "requested_by", "created_at",
-            "started_at", "finished_at", "deadline_at", "cancel_requested_at", "attempt", "fault_at",
+            "verified", "start_skew_seconds", "jain_index", "is_storage_only", "efficiency_ratio", "requested_by",
+            "created_at", "started_at", "finished_at", "deadline_at", "cancel_requested_at", "attempt", "fault_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -111,14 +114,19 @@ class RankResultSerializer(serializers.ModelSerializer[RankResult]):
     node_name = serializers.CharField(source="node.name", default=None, allow_null=True)
     phases = PhasesField()
     busy = FactsField()
+    cpu_by_phase = FactsField()
     evidence = FactsField()
+    efficiency_ratio = serializers.FloatField(
+        allow_null=True, help_text="Reached of the tier's measured ceiling with one client; null: not measured."
+    )
 
     class Meta:
         model = RankResult
         fields = [
             "rung", "client_count", "rank", "ranks", "node", "node_name", "task_id", "outcome", "error", "bytes",
             "seconds", "bytes_per_second", "started_at", "phases", "busy", "requested", "effective", "evidence",
-            "reason", "cache_state", "cached_ratio_before", "cpu_seconds", "peak_rss_bytes", "verified",
+            "reason", "cache_state", "cached_ratio_before", "cpu_seconds", "cpu_by_phase",
+            "peak_rss_bytes", "verified", "efficiency_ratio",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from django.db.models import Q, QuerySet
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins, status
+from rest_framework.decorators import action
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,10 +18,16 @@ from apps.core.serializers import body_of
 from apps.fleet.access import visible_clusters
 from apps.fleet.models import Cluster
 from apps.fleet.rest import ReadViewSet, ScopedViewSet
-from apps.storage import services
+from apps.storage import ceilings, services
 from apps.storage.filters import TierFilter
-from apps.storage.models import StorageTier, TierCeiling
-from apps.storage.serializers import CeilingSerializer, CreateTierSerializer, TierSerializer, UpdateTierSerializer
+from apps.storage.models import CeilingRun, StorageTier, TierCeiling
+from apps.storage.serializers import (
+    CeilingRunSerializer,
+    CeilingSerializer,
+    CreateTierSerializer,
+    TierSerializer,
+    UpdateTierSerializer,
+)
 
 
 def visible_cluster(request: Request, name_or_id: str) -> Cluster:
@@ -41,7 +48,7 @@ class TierViewSet(ReadViewSet):
     filterset_class = TierFilter
     lookup_value_regex = "[a-z0-9_]+"
     cluster_path = "cluster"
-    needs: ClassVar = {"create": Role.ADMIN, "partial_update": Role.ADMIN}
+    needs: ClassVar = {"create": Role.ADMIN, "partial_update": Role.ADMIN, "measure": Role.OPERATOR}
     sort_fields = ("-created_at", "name", "speed_order")
 
     @extend_schema(
@@ -69,6 +76,19 @@ class TierViewSet(ReadViewSet):
         changes = body_of(request, UpdateTierSerializer)
         return Response(TierSerializer(services.update_tier(tier=tier, actor=self.actor, **changes)).data)
 
+    @extend_schema(
+        operation_id="measure_tier",
+        summary="Have an agent measure how fast a tier can be read",
+        request=None,
+        responses={201: CeilingRunSerializer},
+    )
+    @action(detail=True, methods=["post"])
+    def measure(self, request: Request, pk: str) -> Response:
+        tier = self.get_object()
+        self.authorize(tier.cluster)
+        run = ceilings.request_measurement(tier=tier, actor=self.actor)
+        return Response(CeilingRunSerializer(run).data, status=status.HTTP_201_CREATED)
+
 
 @extend_schema_view(list=extend_schema(operation_id="list_tier_ceilings", summary="Best read rates measured on a tier"))
 class CeilingViewSet(mixins.ListModelMixin, ScopedViewSet):
@@ -83,3 +103,14 @@ class CeilingViewSet(mixins.ListModelMixin, ScopedViewSet):
             return rows
         tiers = TierViewSet(request=self.request).get_queryset()
         return rows.filter(tier=get_object_or_404(tiers, pk=self.kwargs["tier_id"]))
+
+
+@extend_schema_view(
+    list=extend_schema(operation_id="list_ceiling_runs", summary="List measurements of tiers' ceilings"),
+    retrieve=extend_schema(operation_id="get_ceiling_run", summary="One measurement of a tier's ceiling"),
+)
+class CeilingRunViewSet(ReadViewSet):
+    queryset = CeilingRun.objects.select_related("tier__cluster")
+    serializer_class = CeilingRunSerializer
+    lookup_value_regex = "[a-z0-9_-]+"
+    cluster_path = "tier__cluster"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from apps.core.fields import IdField
-from apps.fleet.models import Cluster
+from apps.fleet.models import Agent, Cluster
 
 
 class StorageTier(models.Model):
@@ -58,3 +58,42 @@ class TierCeiling(models.Model):
 
     def __str__(self) -> str:
         return f"{self.bytes_per_second:.0f} B/s on {self.tier_id}"
+
+
+class CeilingRun(models.Model):
+    """One agent measuring one tier's read ceiling, on request or on the schedule of `MUSTER_CEILING_DAYS`."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "Queued"
+        RUNNING = "running", "Running"
+        FINISHED = "finished", "Finished"
+
+    class Outcome(models.TextChoices):
+        NONE = "", "None yet"
+        MEASURED = "measured", "Measured"
+        FAILED = "failed", "Failed"
+        CANCELLED = "cancelled", "Cancelled"
+
+    id = IdField(prefix="cel")
+    tier = models.ForeignKey(StorageTier, on_delete=models.CASCADE, related_name="ceiling_runs")
+    agent = models.ForeignKey(Agent, on_delete=models.SET_NULL, null=True, related_name="+")
+    state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
+    outcome = models.CharField(max_length=16, choices=Outcome, default=Outcome.NONE, blank=True)
+    reason = models.TextField(blank=True)
+    bytes_per_second = models.FloatField(null=True)
+    tries = models.JSONField(default=list)
+    """Every way of reading that was tried, with its rate or why it has none."""
+    requested_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    next_attempt_at = models.DateTimeField(null=True, db_index=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tier"], condition=models.Q(state__in=["queued", "running"]), name="one_ceiling_run_at_a_time"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"ceiling of {self.tier_id}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from apps.core.serializers import StrictSerializer, WholeNumberField
-from apps.storage.models import StorageTier, TierCeiling
+from apps.storage.models import CeilingRun, StorageTier, TierCeiling
 
 
 class TierSerializer(serializers.ModelSerializer[StorageTier]):
@@ -53,4 +53,17 @@ class CeilingSerializer(serializers.ModelSerializer[TierCeiling]):
     class Meta:
         model = TierCeiling
         fields = ["id", "bytes_per_second", "client_count", "method", "measured_at"]
+        read_only_fields = fields
+
+
+class CeilingRunSerializer(serializers.ModelSerializer[CeilingRun]):
+    outcome = serializers.CharField(read_only=True, help_text="measured, failed or cancelled; empty until it ends.")
+    bytes_per_second = serializers.FloatField(read_only=True, allow_null=True, help_text="Null: not measured.")
+
+    class Meta:
+        model = CeilingRun
+        fields = [
+            "id", "tier", "state", "outcome", "reason", "bytes_per_second", "tries", "requested_by", "created_at",
+            "finished_at",
+        ]  # fmt: skip
         read_only_fields = fields

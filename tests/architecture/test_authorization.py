@@ -22,6 +22,7 @@ from apps.checkpoints.models import InventoryScan
 from apps.drills.models import Drill, DrillPlan
 from apps.fleet import services as fleet
 from apps.fleet.models import AgentTask, ClusterGrant
+from apps.storage.models import CeilingRun
 
 pytestmark = pytest.mark.django_db
 BASE = "/api/v1"
@@ -84,6 +85,9 @@ OPERATIONS: dict[str, Needs] = {
     ),
     "update_tier": Needs(ADMIN, body=lambda _ids: {"speed_order": 1}),
     "list_tier_ceilings": VIEWER,
+    "measure_tier": Needs(OPERATOR),
+    "list_ceiling_runs": VIEWER,
+    "get_ceiling_run": VIEWER,
     "list_runs": VIEWER,
     "get_run": VIEWER,
     "update_run": Needs(OPERATOR, body=lambda _ids: {"rto_objective_seconds": 90}),
@@ -177,6 +181,9 @@ def world() -> World:
         agent=agent, owner_kind="drill", owner_id=drill.pk, kind="reload", params={}, created_at=now
     )
     scan = InventoryScan.objects.create(tier=tier, agent=agent, root="/ckpt", requested_by="x", created_at=now)
+    measured = CeilingRun.objects.create(
+        tier=tier, agent=agent, state="finished", requested_by="x", created_at=now, finished_at=now
+    )
     audit = Audit.objects.create(placement=placement, mode="verify", requested_by="x", created_at=now)
     alert = Alert.objects.create(
         cluster=east, rule="damage", subject_kind="placement", subject_id=placement.pk, summary="x", opened_at=now
@@ -188,6 +195,7 @@ def world() -> World:
         "agent": agent.pk,
         "join-token": join_token.pk,
         "tier": tier.pk,
+        "ceiling-run": measured.pk,
         "run": run.pk,
         "checkpoint": placement.checkpoint_id,
         "placement": placement.pk,

@@ -20,6 +20,7 @@ from apps.audits.models import Audit
 from apps.checkpoints.models import InventoryScan
 from apps.drills.models import Drill, DrillPlan
 from apps.fleet.models import Agent, JoinToken
+from apps.storage.models import CeilingRun
 
 SignIn = Callable[[str], Client]
 
@@ -45,6 +46,7 @@ def actions_of(scene: Scene) -> dict[str, tuple[str, dict[str, str]]]:
         "plan-start": (f"/plans/{scene.plan.pk}/start/", {}),
         "plan-delete": (f"/plans/{scene.plan.pk}/delete/", {}),
         "scan": (f"/tiers/{scene.nvme.pk}/scan/", {}),
+        "tier-measure": (f"/tiers/{scene.nas.pk}/measure/", {}),
         "scan-cancel": (f"/scans/{scene.scans[2].pk}/cancel/", {}),
         "tier-schedule": (
             f"/tiers/{scene.nvme.pk}/",
@@ -106,6 +108,7 @@ def test_actions_that_are_no_pages_answer_a_get_with_405(scene: Scene, signed_in
         "audit",
         "plan-start",
         "scan",
+        "tier-measure",
         "scan-cancel",
         "audit-cancel",
         "acknowledge",
@@ -199,6 +202,17 @@ def test_an_audit_of_a_copy_of_another_checkpoint_is_refused(scene: Scene, signe
     )
     assert "Choose one of this checkpoint's copies" in told(answer)
     assert Audit.objects.count() == before
+
+
+def test_measuring_a_tier_goes_to_an_agent_and_is_seen_on_its_page(scene: Scene, signed_in: SignIn) -> None:
+    browser = signed_in("operator")
+    answer = browser.post(f"/tiers/{scene.nas.pk}/measure/")
+    run = CeilingRun.objects.get()
+    assert answer["Location"] == f"/tiers/{scene.nas.pk}/" and run.agent is not None
+    assert "half a minute" in told(answer)
+    html = browser.get(f"/tiers/{scene.nas.pk}/").content.decode()
+    assert f"{run.agent.node.name} is measuring it" in html and "Measure now" not in html
+    assert "Measure now" in browser.get(f"/tiers/{scene.nvme.pk}/").content.decode()
 
 
 def test_a_scan_goes_to_an_agent_that_reaches_the_tier(scene: Scene, signed_in: SignIn) -> None:

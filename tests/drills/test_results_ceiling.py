@@ -65,7 +65,7 @@ def test_a_capped_drill_measures_its_cap_and_not_the_tier(drill: Drill) -> None:
 
 def test_only_a_better_rate_is_recorded_unless_the_better_one_is_old(drill: Drill) -> None:
     assert drill.placement is not None
-    known: dict[str, Any] = {"tier": drill.placement.tier, "client_count": 4, "method": "fio"}
+    known: dict[str, Any] = {"tier": drill.placement.tier, "client_count": 1, "method": "fio"}
     ceiling = record_ceiling(bytes_per_second=150.0, **known)
     rung(drill, 1, 100.0)
     assert len(record(drill)) == 1
@@ -73,6 +73,32 @@ def test_only_a_better_rate_is_recorded_unless_the_better_one_is_old(drill: Dril
     assert [row[0] for row in record(drill)] == [150.0, 100.0]
     rung(drill, 2, 160.0)
     assert [row[0] for row in record(drill)] == [150.0, 100.0, 160.0]
+
+
+def test_efficiency_is_held_against_a_ceiling_of_as_many_clients(drill: Drill) -> None:
+    assert drill.placement is not None
+    for clients, rate in ((1, 100.0), (2, 150.0), (8, 999.0)):
+        record_ceiling(tier=drill.placement.tier, bytes_per_second=rate, client_count=clients, method="fio")
+    rung(drill, 2, 120.0)
+    drill.facts = {**drill.facts, **results.drill_figures(drill)["facts"]}
+    drill.bytes_per_second, drill.cached_ratio_before = 120.0, 0.0
+    drill.save()
+    assert drill.facts["ceiling"]["bytes_per_second"] == 150.0
+    assert drill.efficiency_ratio == pytest.approx(0.8)
+    client = RankResult.objects.filter(rung__drill=drill).first()
+    assert client is not None
+    client.bytes_per_second = 60.0
+    assert client.efficiency_ratio == pytest.approx(0.6), "one client is held against one"
+    drill.cached_ratio_before = 0.5
+    assert drill.efficiency_ratio is None, "memory is no storage"
+
+
+def test_without_a_ceiling_of_as_many_clients_efficiency_is_not_measured(drill: Drill) -> None:
+    assert drill.placement is not None
+    record_ceiling(tier=drill.placement.tier, bytes_per_second=100.0, client_count=1, method="fio")
+    rung(drill, 2, 120.0)
+    drill.facts, drill.bytes_per_second = results.drill_figures(drill)["facts"], 120.0
+    assert "ceiling" not in drill.facts and drill.efficiency_ratio is None
 
 
 def test_a_reload_drill_records_it_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from apps.core.dispatch import wake_owner
 from apps.drills import schedules
 from apps.fleet import upkeep
 from apps.recovery import services as recovery
+from apps.storage import ceilings
 from workers.tasks.owners import ADVANCE, DUE
 
 
@@ -35,6 +36,7 @@ def sweep() -> None:
         for owner_id in due():
             wake_owner(owner_kind, owner_id)
     rescans.request_overdue()
+    ceilings.request_overdue()
     scan_pruning.prune()
     recovery.follow_runs()
     alerts.evaluate()

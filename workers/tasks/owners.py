@@ -7,11 +7,13 @@ from collections.abc import Callable
 from apps.audits import services as audits
 from apps.checkpoints import scans
 from apps.drills import engine as drills
+from apps.storage import ceilings
 
 ADVANCE: dict[str, Callable[[str], None]] = {
     "scan": scans.advance,
     "audit": audits.advance,
     "drill": drills.advance,
+    "ceiling": ceilings.advance,
 }
 """Each takes the row's id, looks at the row and its tasks, and does what is due now; calling it twice is harmless."""
 
@@ -19,5 +21,6 @@ DUE: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("scan", scans.due),
     ("audit", audits.due),
     ("drill", drills.due),
+    ("ceiling", ceilings.due),
 )
 """Each gives the ids of unfinished rows whose `next_attempt_at` has come."""

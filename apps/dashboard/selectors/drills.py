@@ -42,7 +42,7 @@ def results(drill: Drill) -> list[RankResult]:
     rung = DrillRung.objects.filter(drill=drill, results__isnull=False).order_by("-order").first()
     if rung is None:
         return []
-    return list(RankResult.objects.filter(rung=rung).select_related("node").order_by("rank"))
+    return list(RankResult.objects.filter(rung=rung).select_related("node", "rung__drill").order_by("rank"))
 
 
 def clients(rows: list[RankResult]) -> list[ranks.Client]:

@@ -21,10 +21,11 @@ from apps.core.errors import InvalidInput
 from apps.dashboard import pages
 from apps.dashboard.forms import TierScanForm
 from apps.fleet.access import scoped
-from apps.storage import services
-from apps.storage.models import StorageTier, TierCeiling
+from apps.storage import ceilings, services
+from apps.storage.models import CeilingRun, StorageTier, TierCeiling
 
 RECENT_SCANS = 20
+RECENT_CEILINGS = 5
 NEXT_COUNT = 5
 
 
@@ -82,6 +83,11 @@ def tier_detail(request: HttpRequest, tier_id: str) -> HttpResponse:
         "form": form,
         "can_change": can_change,
         "can_operate": pages.operates(request, tier.cluster_id),
+        "ceilings": TierCeiling.objects.filter(tier=tier).order_by("-bytes_per_second")[:RECENT_CEILINGS],
+        "ceiling_run": CeilingRun.objects.filter(tier=tier)
+        .select_related("agent__node")
+        .order_by("-created_at")
+        .first(),
         "look": newest_looks([tier]).first(),
         "next_times": _next_times(tier),
         "page": pages.listing(request, scan_rows, order="-created_at", limit=RECENT_SCANS),
@@ -130,3 +136,13 @@ def tier_scan(request: HttpRequest, tier_id: str) -> HttpResponse:
     scan = scans.request_scan(tier=tier, accepts_loss="accepts_loss" in request.POST, actor=actor)
     messages.success(request, f"{tier.uri} is being listed by {scan.lister}.")
     return redirect("scan", scan_id=scan.pk)
+
+
+@pages.action
+def tier_measure(request: HttpRequest, tier_id: str) -> HttpResponse:
+    tier: StorageTier = pages.find(request, StorageTier.objects.select_related("cluster"), "cluster", tier_id)
+    actor = pages.authorize(request, Role.OPERATOR, tier.cluster_id)
+    run = ceilings.request_measurement(tier=tier, actor=actor)
+    node = run.agent.node.name if run.agent else "an agent"
+    messages.success(request, f"{node} is measuring how fast {tier.name} can be read: about half a minute.")
+    return redirect("tier", tier_id=tier.pk)

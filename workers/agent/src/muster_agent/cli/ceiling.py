@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, human_rate, print_json, printable, say
-from muster_agent.jobs.ceiling import SECONDS_PER_TRY, CeilingReport, NothingToRead, Try, measure_ceiling, method_of
+from muster_agent.jobs.ceiling import SECONDS_PER_TRY, NothingToRead, measure_ceiling, method_of
+from muster_agent.protocol.results import CeilingReport, CeilingTry
 
 _BAR_CHARACTERS = 30
 
@@ -54,7 +55,7 @@ def render(report: CeilingReport) -> str:
     return "\n".join([*lines, f"  ceiling  {human_rate(report.bytes_per_second)} ({report.method})"])
 
 
-def _line(one: Try, best: float) -> str:
+def _line(one: CeilingTry, best: float) -> str:
     if one.bytes_per_second is None:
         return f"  {one.reader} {one.block_bytes >> 20} MiB x {one.depth}: {one.reason}"
     bar = "#" * round(_BAR_CHARACTERS * one.bytes_per_second / best) if best else ""

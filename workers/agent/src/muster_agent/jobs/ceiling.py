@@ -17,6 +17,7 @@ from muster_agent.jobs.chunks import Discard
 from muster_agent.jobs.control import JobControl
 from muster_agent.probes import fio
 from muster_agent.probes.page_cache import cached_ratio, evict
+from muster_agent.protocol.results import CeilingReport, CeilingTry
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import plan_reads, whole_shards
 from muster_agent.reload.reader import ReadRun
@@ -44,31 +45,6 @@ SETTINGS = tuple(Setting("muster", block * MIB, depth) for block, depth in ((1, 
 FIO_SETTINGS = tuple(
     Setting(f"fio {engine}", 4 * MIB, depth) for engine, depth in zip(fio.ENGINES, (1, 16), strict=True)
 )
-
-
-class Try(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to read. `cached_ratio_before` (0..1) None where it is not known; `reason` says why there is no rate."""
-
-    reader: str
-    block_bytes: int
-    depth: int
-    read_bytes: int = 0
-    seconds: float = 0.0
-    bytes_per_second: float | None = None
-    cached_ratio_before: float | None = None
-    path_taken: str = ""
-    reason: str = ""
-
-
-class CeilingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`bytes_per_second` is the best try's, None where no try can be relied on; `notes` say what limits the figure."""
-
-    path: str
-    measured_at: str
-    bytes_per_second: float | None
-    method: str
-    tries: tuple[Try, ...]
-    notes: tuple[str, ...] = ()
 
 
 class NothingToRead(Exception):
@@ -133,11 +109,13 @@ def _files_under(place: str) -> Iterator[tuple[str, int]]:
                 yield full, seen.st_size
 
 
-def _one(setting: Setting, files: Sequence[tuple[str, int]], seconds: float, control: JobControl) -> Try:
+def _one(setting: Setting, files: Sequence[tuple[str, int]], seconds: float, control: JobControl) -> CeilingTry:
     paths = [path for path, _ in files]
     evict(paths)
     cached = cached_ratio(paths)
-    made = Try(reader=setting.reader, block_bytes=setting.block_bytes, depth=setting.depth, cached_ratio_before=cached)
+    made = CeilingTry(
+        reader=setting.reader, block_bytes=setting.block_bytes, depth=setting.depth, cached_ratio_before=cached
+    )
     if setting.reader == "muster":
         return _with_own_reader(made, files, seconds, control)
     engine = setting.reader.partition(" ")[2]
@@ -147,7 +125,9 @@ def _one(setting: Setting, files: Sequence[tuple[str, int]], seconds: float, con
     return _timed(made, rate.read_bytes, rate.seconds, "direct")
 
 
-def _with_own_reader(made: Try, files: Sequence[tuple[str, int]], seconds: float, control: JobControl) -> Try:
+def _with_own_reader(
+    made: CeilingTry, files: Sequence[tuple[str, int]], seconds: float, control: JobControl
+) -> CeilingTry:
     ring = BufferRing(made.depth, made.block_bytes)
     try:
         run = ReadRun(
@@ -172,13 +152,13 @@ def _with_own_reader(made: Try, files: Sequence[tuple[str, int]], seconds: float
     return _timed(made, totals.read_bytes, elapsed, "direct" if totals.direct_bytes else "buffered")
 
 
-def _timed(made: Try, read_bytes: int, seconds: float, path_taken: str) -> Try:
+def _timed(made: CeilingTry, read_bytes: int, seconds: float, path_taken: str) -> CeilingTry:
     return msgspec.structs.replace(
         made, read_bytes=read_bytes, seconds=seconds, bytes_per_second=read_bytes / seconds, path_taken=path_taken
     )
 
 
-def _report(path: str, tries: Sequence[Try], total_bytes: int, *, with_fio: bool) -> CeilingReport:
+def _report(path: str, tries: Sequence[CeilingTry], total_bytes: int, *, with_fio: bool) -> CeilingReport:
     timed = [one for one in tries if one.bytes_per_second is not None]
     cold = [one for one in timed if one.cached_ratio_before is None or one.cached_ratio_before <= MOST_CACHED_RATIO]
     best = max(cold, key=lambda one: one.bytes_per_second or 0.0, default=None)
@@ -201,6 +181,6 @@ def _report(path: str, tries: Sequence[Try], total_bytes: int, *, with_fio: bool
     )
 
 
-def method_of(one: Try) -> str:
+def method_of(one: CeilingTry) -> str:
     """A try's method in few words: `muster 4 MiB x 16, direct`."""
     return f"{one.reader} {one.block_bytes // MIB} MiB x {one.depth}, {one.path_taken}"

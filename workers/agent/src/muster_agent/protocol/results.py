@@ -51,3 +51,28 @@ class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
     peak_rss_bytes: int
     verified: bool | None
     findings: tuple[Finding, ...] = ()
+
+
+class CeilingTry(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to read. `cached_ratio_before` (0..1) None where it is not known; `reason` says why there is no rate."""
+
+    reader: str
+    block_bytes: int
+    depth: int
+    read_bytes: int = 0
+    seconds: float = 0.0
+    bytes_per_second: float | None = None
+    cached_ratio_before: float | None = None
+    path_taken: str = ""
+    reason: str = ""
+
+
+class CeilingReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`bytes_per_second` is the best try's, None where no try can be relied on; `notes` say what limits the figure."""
+
+    path: str
+    measured_at: str
+    bytes_per_second: float | None
+    method: str
+    tries: tuple[CeilingTry, ...]
+    notes: tuple[str, ...] = ()

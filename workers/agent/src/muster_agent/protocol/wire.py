@@ -13,7 +13,7 @@ import msgspec
 from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.manifest.model import Manifest
-from muster_agent.protocol.results import ReloadReport
+from muster_agent.protocol.results import CeilingReport, ReloadReport
 
 PROTOCOL_VERSION = 1
 SUPPORTED_PROTOCOLS = (1,)
@@ -26,6 +26,7 @@ class TaskKind(StrEnum):
     SEAL = "seal"
     VERIFY = "verify"
     RELOAD = "reload"
+    CEILING = "ceiling"
     DISRUPT = "disrupt"
 
 
@@ -269,6 +270,17 @@ class ReloadBody(_Message, frozen=True, kw_only=True):
     started_unix_seconds: float
     """When this node's reading began, on the server's clock; the spread over nodes is the start skew."""
     fingerprint: str
+
+
+class CeilingParams(_Message, frozen=True, kw_only=True):
+    """Read the largest files under `root` in several ways, each for at most `seconds_per_try`."""
+
+    root: str
+    seconds_per_try: float = 3.0
+
+
+class CeilingBody(_Message, frozen=True, kw_only=True):
+    report: CeilingReport
 
 
 class DisruptParams(_Message, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from muster_agent.protocol.wire import (
+    CeilingParams,
     DisruptParams,
     InventoryParams,
     ReloadParams,
@@ -31,6 +32,7 @@ _HANDLERS: dict[TaskKind, tuple[type[msgspec.Struct], str]] = {
     TaskKind.SEAL: (SealParams, "muster_agent.tasks.seal"),
     TaskKind.VERIFY: (VerifyParams, "muster_agent.tasks.verify"),
     TaskKind.RELOAD: (ReloadParams, "muster_agent.tasks.reload"),
+    TaskKind.CEILING: (CeilingParams, "muster_agent.tasks.ceiling"),
     TaskKind.DISRUPT: (DisruptParams, "muster_agent.tasks.disrupt"),
 }
 
