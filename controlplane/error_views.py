@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.views import defaults
 
@@ -14,6 +15,14 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     if request.path.startswith(PROGRAM_PATHS):
         return _problem(request, 404, "There is nothing at this path; see /api/docs/.")
     return defaults.page_not_found(request, exception)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    if not request.path.startswith(PROGRAM_PATHS):
+        return defaults.bad_request(request, exception)
+    if isinstance(exception, DisallowedHost):
+        return _problem(request, 400, "This server does not answer to that host name; add it to MUSTER_ALLOWED_HOSTS.")
+    return _problem(request, 400, "The request could not be understood.")
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:

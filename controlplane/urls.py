@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import include, path
 
+handler400 = "controlplane.error_views.bad_request"
 handler404 = "controlplane.error_views.not_found"
 handler500 = "controlplane.error_views.server_error"
 

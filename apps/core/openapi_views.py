@@ -7,10 +7,12 @@ from functools import cache
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpResponse
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpResponse, HttpResponseBase
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -42,3 +44,9 @@ class DocsView(SpectacularSwaggerSplitView):
         response: Response = super().get(request, *args, **kwargs)  # type: ignore[no-untyped-call]
         response["Content-Security-Policy"] = settings.CONTENT_SECURITY_POLICY_STYLE
         return response
+
+    def handle_exception(self, exc: Exception) -> HttpResponseBase:  # type: ignore[override]  # a redirect is no Response
+        """A page asks its visitor to sign in, as every other page does."""
+        if isinstance(exc, (NotAuthenticated, AuthenticationFailed)):
+            return redirect_to_login(self.request.get_full_path())
+        return super().handle_exception(exc)

@@ -13,6 +13,7 @@ from drf_standardized_errors.formatter import ExceptionFormatter
 from drf_standardized_errors.handler import exception_handler as standardized_handler
 from drf_standardized_errors.types import ErrorResponse
 from rest_framework.exceptions import APIException
+from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
 from apps.core.errors import ApplicationError, TooLarge, Unavailable
@@ -97,6 +98,9 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
         exc = ApplicationAPIException(exc)
     response: Response | None = standardized_handler(exc, context)
     if response is not None:
+        # A view that gives YAML or a page gives its errors as JSON all the same.
+        context["request"].accepted_renderer = JSONRenderer()
+        context["request"].accepted_media_type = JSONRenderer.media_type
         response.content_type = CONTENT_TYPE
         if response.status_code == 503:
             response["Retry-After"] = "2"

@@ -70,6 +70,28 @@ def test_a_database_that_is_busy_is_503_and_says_to_try_again(
     assert answer["Retry-After"] == "2"
 
 
+@pytest.mark.parametrize("path", ["/api/v1/whoami/", "/api/v1/tokens/", "/api/schema/"])
+def test_a_host_name_that_this_server_does_not_answer_to_is_a_problem_that_says_what_to_do(
+    client: Client, headers: dict[str, str], path: str
+) -> None:
+    answer = client.get(path, headers={**headers, "Host": "muster.example"})
+    assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
+    assert "MUSTER_ALLOWED_HOSTS" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "accept", ["*/*", "text/html", "application/vnd.oai.openapi", "application/yaml", "nonsense/x"]
+)
+def test_a_problem_is_json_also_where_the_answer_would_have_been_yaml(client: Client, accept: str) -> None:
+    answer = client.get("/api/schema/", headers={"Accept": accept})
+    assert answer["Content-Type"] == "application/problem+json"
+    assert answer.json()["status"] == answer.status_code
+
+
+def test_the_api_page_asks_a_visitor_to_sign_in_and_comes_back(client: Client) -> None:
+    assert client.get("/api/docs/")["Location"] == "/sign-in/?next=/api/docs/"
+
+
 def test_a_harmless_request_id_is_kept_and_a_harmful_one_replaced(client: Client) -> None:
     assert client.get("/api/v1/whoami/", headers={"X-Request-Id": "job-7"})["X-Request-Id"] == "job-7"
     assert client.get("/api/v1/whoami/", headers={"X-Request-Id": "<b>"})["X-Request-Id"].startswith("req_")
