@@ -12,6 +12,11 @@ from muster_agent.cli import main
 from muster_agent.jobs import ceiling
 
 
+@pytest.fixture(autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
 def test_the_table_names_each_way_and_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shard").write_bytes(os.urandom(2 << 20))
     monkeypatch.setattr(ceiling, "cached_ratio", lambda _paths: 0.0)

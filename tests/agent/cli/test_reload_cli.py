@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 from muster_agent.cli import main
 from muster_agent.cli.finding_text import ProgressBar
+from muster_agent.cli.output import human_rate
 from muster_agent.cli.reload import Rate
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.reload import ReloadStopped, prepare
@@ -27,6 +28,7 @@ from tests.agent.checkpoint_factory import write_checkpoint
 FIELDS = {
     "bytes", "seconds", "bytes_per_second", "requested", "effective", "evidence", "reason", "cache_state",
     "cached_ratio_before", "phases", "busy", "cpu_seconds", "cpu_by_phase", "peak_rss_bytes", "verified", "findings",
+    "ceiling", "efficiency_ratio",
 }  # fmt: skip
 
 
@@ -39,6 +41,34 @@ def sealed(tmp_path: Path) -> Path:
     folder = write_checkpoint(tmp_path / "run", 10, world_size=2, rank_bytes=5_000_000)
     assert seal(str(folder)).manifest is not None
     return folder
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_the_rate_is_held_against_the_ceiling_that_was_measured_last(
+    sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster_agent.jobs.reload.cached_ratio", lambda _paths: 0.0)
+    before = json.loads(muster("reload", sealed, "--json").stdout)
+    assert (before["ceiling"], before["efficiency_ratio"]) == (None, None)
+    assert "efficiency not measured" in muster("reload", sealed).stdout
+    monkeypatch.setattr("muster_agent.jobs.ceiling.cached_ratio", lambda _paths: 0.0)
+    ceiling = json.loads(muster("ceiling", sealed, "--no-fio", "--seconds", "0.5", "--json").stdout)
+    report = json.loads(muster("reload", sealed, "--json").stdout)
+    assert report["ceiling"]["method"] == ceiling["method"]
+    assert report["efficiency_ratio"] == pytest.approx(report["bytes_per_second"] / ceiling["bytes_per_second"])
+    assert f"of {human_rate(ceiling['bytes_per_second'])} ({ceiling['method']}" in muster("reload", sealed).stdout
+    monkeypatch.setattr("muster_agent.jobs.reload.cached_ratio", lambda _paths: 1.0)
+    assert "efficiency not measured: bytes came from memory" in muster("reload", sealed).stdout
+
+
+def test_a_state_that_cannot_be_read_or_written_stops_nothing(sealed: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("no folder")
+    assert muster("ceiling", sealed, "--no-fio", "--seconds", "0.5").exit_code in (0, 1)
+    assert "efficiency not measured" in muster("reload", sealed).stdout
 
 
 def test_json_has_exactly_the_promised_fields(sealed: Path) -> None:

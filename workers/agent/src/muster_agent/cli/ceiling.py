@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from muster_agent.cli.ceiling_memory import remember
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, human_rate, print_json, printable, say
 from muster_agent.jobs.ceiling import SECONDS_PER_TRY, NothingToRead, measure_ceiling, method_of
 from muster_agent.protocol.results import CeilingReport, CeilingTry
@@ -24,7 +25,8 @@ _BAR_CHARACTERS = 30
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def ceiling(path: str, seconds: float, no_fio: bool, as_json: bool) -> None:
     """Read the largest files under PATH in several ways, from cold, and report the best rate: what a reload there can
-    reach at most. The files are dropped from the page cache, and nothing is written.
+    reach at most. The files are dropped from the page cache, and nothing is written there. The result is kept for this
+    user, and `muster reload` holds its rate against it.
 
     Exit 0: measured; 1: no way of reading gave a rate that can be relied on; 3: not found, or nothing large enough.
     """
@@ -36,6 +38,7 @@ def ceiling(path: str, seconds: float, no_fio: bool, as_json: bool) -> None:
         raise CommandFailed(str(error), code=ExitCode.NOT_FOUND) from error
     except OSError as error:
         raise CommandFailed(f"{path} could not be looked at: {error.strerror}") from error
+    remember(report)
     if as_json:
         print_json(report)
     else:

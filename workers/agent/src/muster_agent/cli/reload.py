@@ -6,7 +6,9 @@ import re
 from typing import Any
 
 import click
+import msgspec
 
+from muster_agent.cli.ceiling_memory import efficiency_of
 from muster_agent.cli.compare_command import run_comparison
 from muster_agent.cli.finding_text import ProgressBar, say_findings
 from muster_agent.cli.one_checkpoint import require_one_checkpoint
@@ -130,10 +132,12 @@ def reload(
 
 
 def _show(report: ReloadReport, path: str, *, as_json: bool) -> None:
+    efficiency = efficiency_of(report, path)
     if as_json:
-        print_json(report)
+        measured = {"ceiling": efficiency.ceiling, "efficiency_ratio": efficiency.ratio}
+        print_json({**msgspec.structs.asdict(report), **measured})
     else:
-        click.echo(render(report, path))
+        click.echo(render(report, path, efficiency))
     say_findings(report.findings)
 
 

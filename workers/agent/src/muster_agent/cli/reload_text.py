@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster_agent.cli.ceiling_memory import Efficiency
 from muster_agent.cli.output import human_bytes, human_rate, printable
 from muster_agent.protocol.phases import STORAGE_PHASES
 from muster_agent.protocol.results import ReloadReport
@@ -11,13 +12,14 @@ _NAMED = 5
 _VERDICTS = {True: "every byte equals its seal", False: "DAMAGED", None: "not verified"}
 
 
-def render(report: ReloadReport, path: str) -> str:
+def render(report: ReloadReport, path: str, efficiency: Efficiency) -> str:
     """Several lines: what was read and how fast, the path the bytes took, each phase, the verdict. The critical path
     adds up to the whole time; busy and CPU seconds are sums over threads that work at the same time."""
     lines = [
         f"{path}: {human_bytes(report.bytes)} in {report.seconds:.3f} s, {human_rate(report.bytes_per_second)}",
         f"  path     {report.effective} (asked for {report.requested}): {report.reason}",
         f"  cache    {_cache(report)}",
+        f"  ceiling  {_efficiency(efficiency)}",
         f"  {'phase':<12} {'critical path':>14}  {'':<{_BAR_CHARACTERS}}  {'busy, all':>9}  {'CPU':>9}",
         *(_phase(report, phase.value) for phase in STORAGE_PHASES),
         f"  {'all':<12} {report.seconds:12.4f} s  {'':<{_BAR_CHARACTERS}}  {'':>9}  {report.cpu_seconds:7.3f} s",
@@ -27,6 +29,16 @@ def render(report: ReloadReport, path: str) -> str:
         f"  verdict  {_verdict(report)}",
     ]
     return printable("\n".join(lines))
+
+
+def _efficiency(efficiency: Efficiency) -> str:
+    ceiling = efficiency.ceiling
+    if ceiling is None:
+        return f"efficiency not measured: {efficiency.why_not}"
+    against = f"{human_rate(ceiling.bytes_per_second)} ({ceiling.method}, measured {ceiling.measured_at})"
+    if efficiency.ratio is None:
+        return f"efficiency not measured: {efficiency.why_not}; the ceiling is {against}"
+    return f"efficiency {efficiency.ratio:.0%} of {against}"
 
 
 def _kept(report: ReloadReport) -> list[str]:
