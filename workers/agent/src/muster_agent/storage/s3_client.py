@@ -209,6 +209,9 @@ def _os_error(error: Exception) -> OSError:
         return _answered(error.response)
     if isinstance(error, (met.NoCredentialsError, met.PartialCredentialsError, met.CredentialRetrievalError)):
         return BucketRefused(errno.EACCES, f"there are no usable credentials ({error})", _KEY_HINT)
+    if isinstance(error, met.SSLError) and "certificate" in str(error).lower():
+        text = "the store's certificate is not trusted: name its CA's file in AWS_CA_BUNDLE"
+        return OSError(errno.EPROTO, text)
     if isinstance(
         error, (met.ConnectionError, met.HTTPClientError, ResponseParserError, met.IncompleteReadError, HTTPError)
     ):
