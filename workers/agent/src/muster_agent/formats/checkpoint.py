@@ -233,7 +233,8 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
         draft.settling, named = True, step_of_unfinished(os.path.basename(path))
     if (draft.step is not None or draft.number_is_no_step) and counts_epochs(os.path.basename(path)):
         named = None
-    draft.shards = [_with_shared_file(shard, folder) for shard in draft.shards]
+    if _may_share_files(folder):
+        draft.shards = [_with_shared_file(shard, folder) for shard in draft.shards]
     left = [folder.seen(found.path) for found in draft.findings if found.code == "temporary_left"]
     draft.temporary_is_recent = any(seen is not None and age_limit.is_recent(seen.mtime_ns) for seen in left)
     _note_archived(draft, folder)
@@ -248,6 +249,13 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
     )
 
 
+def _may_share_files(folder: Folder) -> bool:
+    """Whether any file has several names, which few have: asking each shard costs more than asking the folder first."""
+    if folder.links or folder.subs or folder.reached:
+        return True
+    return any([seen.link_count > 1 for seen in folder.files.values()])
+
+
 def _with_shared_file(shard: ShardEntry, folder: Folder) -> ShardEntry:
     seen = folder.files.get(shard.path) or folder.seen(shard.path)
     if seen is None or not seen.inode or (seen.link_count < 2 and shard.path not in folder.links):
@@ -257,7 +265,8 @@ def _with_shared_file(shard: ShardEntry, folder: Folder) -> ShardEntry:
 
 def _note_archived(draft: Draft, folder: Folder) -> None:
     """What could not be opened says nothing of what is inside."""
-    lie = [shard.path for shard in draft.shards if folder.is_archived(shard.path)]
+    may_be = bool(folder.archived or folder.subs)
+    lie = [shard.path for shard in draft.shards if folder.is_archived(shard.path)] if may_be else []
     if lie and not any(found.code == "archived" for found in draft.findings):
         detail = f"{len(lie)} of its files lie in an archive class, {lie[0]} is one"
         draft.findings.append(finding("archived", path=lie[0], detail=detail))
@@ -267,8 +276,8 @@ def _note_archived(draft: Draft, folder: Folder) -> None:
 
 def _newest_mtime_ns(draft: Draft, folder: Folder) -> int | None:
     """Of the folder's files and of the shards, which may lie deeper; of the folder itself where there are none."""
-    inside = (shard.mtime_ns for shard in draft.shards if shard.mtime_ns is not None and "/" in shard.path)
-    files = (seen.mtime_ns for seen in folder.files.values())
+    inside = [shard.mtime_ns for shard in draft.shards if shard.mtime_ns is not None and "/" in shard.path]
+    files = [seen.mtime_ns for seen in folder.files.values()]
     return max((*inside, *files, *folder.uploads.values()), default=folder.mtime_ns)
 
 

@@ -205,9 +205,11 @@ def _check_files(draft: Draft, folder: Folder, plan: Plan, by_file: Mapping[str,
     hint, cure = ("", None) if whole else _elsewhere(folder, by_file)
     for name in sorted(by_file):
         records = by_file[name]
-        if len(records) > 1:
+        if len(records) == 1:
+            promised = records[0].offset + records[0].length
+        else:
             records = sorted(set(records))
-        promised = max([record.offset + record.length for record in records])
+            promised = max([record.offset + record.length for record in records])
         seen = folder.files.get(name)
         if seen is None:
             detail = f"the metadata places {len(records)} records in {name}, which is not there{hint}"
@@ -217,7 +219,8 @@ def _check_files(draft: Draft, folder: Folder, plan: Plan, by_file: Mapping[str,
         draft.shards.append(_data_entry(folder, name, role, promised))
         if seen.size_bytes != promised:
             draft.findings.append(_size_finding(name, seen.size_bytes, promised, newer))
-        draft.findings.extend(_tiling_findings(name, records))
+        if len(records) > 1 or records[0].offset:
+            draft.findings.extend(_tiling_findings(name, records))
 
 
 def _roles_by_file(plan: Plan) -> dict[str, set[Role]]:

@@ -192,7 +192,9 @@ def _take_files(
 ) -> None:
     roots = {} if with_tensors else _quick_roots(folder, parts, loaded)
     absent = 0
-    for name in sorted(expected.keys() | parts.by_name.keys()):
+    # `by_name` is sorted, and is all there is where nothing is amiss.
+    names = parts.by_name if expected.keys() == parts.by_name.keys() else sorted(expected.keys() | parts.by_name.keys())
+    for name in names:
         part = expected.get(name) or parts.by_name[name]
         if name not in folder.files:
             absent += 1

@@ -36,10 +36,7 @@ class Part(NamedTuple):
     layer: int = -1
     expert: int = -1
     style: str = ""
-
-    @property
-    def role(self) -> Role:
-        return Role.OPTIMIZER if self.kind in (Kind.OPTIM, Kind.EXPERT_OPTIM) else Role.MODEL
+    role: Role = Role.MODEL
 
 
 _MODEL = re.compile(r"mp_rank_(\d{1,6})_model_states\.pt", re.ASCII)
@@ -57,8 +54,9 @@ def part_of(name: str) -> Part | None:
         return None
     if match := _ZERO.fullmatch(name):
         prefix, dp, mp, joint, what = match.groups()
-        kind = Kind.OPTIM if what == "optim" else Kind.ZERO_MODEL
-        return Part(name, kind, mp=int(mp), dp=int(dp), style=f"{prefix}|{joint}")
+        is_optimizer = what == "optim"
+        kind, role = (Kind.OPTIM, Role.OPTIMIZER) if is_optimizer else (Kind.ZERO_MODEL, Role.MODEL)
+        return Part(name, kind, mp=int(mp), dp=int(dp), style=f"{prefix}|{joint}", role=role)
     if match := _MODEL.fullmatch(name):
         return Part(name, Kind.MODEL, mp=int(match.group(1)))
     if match := _LAYER.fullmatch(name):
@@ -68,7 +66,8 @@ def part_of(name: str) -> Part | None:
         layer, expert, mp = match.groups()
         return Part(name, Kind.EXPERT, layer=int(layer or -1), expert=int(expert), mp=int(mp))
     if match := _EXPERT_OPTIM.fullmatch(name):
-        return Part(name, Kind.EXPERT_OPTIM, expert=int(match.group(1)), mp=int(match.group(2)))
+        group, mp = match.groups()
+        return Part(name, Kind.EXPERT_OPTIM, expert=int(group), mp=int(mp), role=Role.OPTIMIZER)
     return None
 
 

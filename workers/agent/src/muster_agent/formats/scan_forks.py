@@ -35,6 +35,8 @@ MOST_PROCESSES = 8
 POLL_SECONDS = 0.25
 _LENGTH_BYTES = 4
 _BLOCK_BYTES = 1 << 20
+_GC_THRESHOLD = 50_000
+"""Reading makes many values and hardly any cycles: looking for those less often saves a twentieth of the time."""
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):
@@ -151,6 +153,7 @@ class _NoChildren(Children):
 
 def _work(reading: Reading, tasks: list[Task], indexes: range, pipe: int) -> None:
     """In the fork: answer, and end without any of the parent's farewells."""
+    gc.set_threshold(_GC_THRESHOLD)
     try:
         for index in indexes:
             _send(pipe, _reply(reading, index, tasks[index]))
