@@ -133,7 +133,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["apps.accounts.permissions.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["apps.core.parsers.BoundedJSONParser"],
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_FILTER_BACKENDS": ["apps.core.filters.OnceFilterBackend"],
     "DEFAULT_PAGINATION_CLASS": "apps.core.pagination.KeysetPagination",
     "DEFAULT_SCHEMA_CLASS": "apps.core.openapi.ProblemAutoSchema",
     "EXCEPTION_HANDLER": "apps.core.problems.exception_handler",
@@ -206,6 +206,8 @@ AGENT_LOST_SECONDS = env.integer("MUSTER_AGENT_LOST_SECONDS", 300, minimum=2)
 WORKER_ROOTS = [root.rstrip("/") or "/" for root in env.words("MUSTER_WORKER_ROOTS", "")]
 SCAN_SECONDS = env.integer("MUSTER_SCAN_SECONDS", 300)
 CEILING_DAYS = env.integer("MUSTER_CEILING_DAYS", 0)
+SCAN_SLICE_SECONDS = 30  # below Celery's limits of time
+SCAN_LEASE_SECONDS = 120  # longer than a Celery task may live: a second worker takes over only from a dead one
 SCAN_KEEP_DAYS = env.integer("MUSTER_SCAN_KEEP_DAYS", 30)
 TASK_ACK_SECONDS = 15
 TASK_LEASE_SECONDS = 60

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import Max, Q
 from django.utils import timezone
@@ -33,8 +34,6 @@ SLICE = "muster.scan.slice"
 """The Celery task that lists for at most half a minute, where the workers list themselves."""
 LOOK_AGAIN = timedelta(seconds=30)
 """How soon the sweeper looks at a scan again, in case a message was lost."""
-INGEST_LEASE = timedelta(seconds=120)
-"""Longer than a Celery task may live: a second worker takes over only from a dead one."""
 UNFINISHED = (InventoryScan.State.QUEUED, InventoryScan.State.RUNNING)
 
 
@@ -181,13 +180,9 @@ def _note_progress(scan: InventoryScan, task: AgentTask) -> None:
 def lease(scan: InventoryScan) -> bool:
     """Keep other workers out for a while; False when one is at it."""
     now = timezone.now()
+    until = now + timedelta(seconds=settings.SCAN_LEASE_SECONDS)
     free = InventoryScan.objects.filter(Q(lease_expires_at=None) | Q(lease_expires_at__lte=now), pk=scan.pk)
-    return (
-        free.filter(state__in=UNFINISHED).update(
-            lease_expires_at=now + INGEST_LEASE, next_attempt_at=now + INGEST_LEASE
-        )
-        == 1
-    )
+    return free.filter(state__in=UNFINISHED).update(lease_expires_at=until, next_attempt_at=until) == 1
 
 
 def _take_result(scan: InventoryScan, task: AgentTask) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
 from muster_agent.decide.model import ResumeRequest
+from muster_agent.formats.explain_words import FORMAT_WORDS
 from muster_agent.protocol.trust import Trust
 from rest_framework import serializers
 
@@ -272,6 +273,18 @@ class AgeField(serializers.CharField):
         return seconds
 
 
+@extend_schema_field({"type": "string", "enum": sorted(FORMAT_WORDS), "example": "dcp"})
+class FormatField(serializers.ChoiceField):
+    """The word of a format that Muster reads."""
+
+    default_error_messages: ClassVar = {
+        "invalid_choice": "There is no format {input}; known are: " + ", ".join(sorted(FORMAT_WORDS)) + "."
+    }
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(choices=sorted(FORMAT_WORDS), **options)
+
+
 class ResumeQuerySerializer(StrictSerializer):
     """The query of a resume point: the options of `muster resume-point`."""
 
@@ -286,7 +299,7 @@ class ResumeQuerySerializer(StrictSerializer):
     dp = WholeNumberField(min_value=1, max_value=2**31 - 1, required=False)
     tp = WholeNumberField(min_value=1, max_value=2**31 - 1, required=False)
     pp = WholeNumberField(min_value=1, max_value=2**31 - 1, required=False)
-    checkpoint_format = serializers.CharField(max_length=32, required=False, help_text="Only this format.")
+    checkpoint_format = FormatField(required=False, help_text="Only this format.")
     evidence = serializers.BooleanField(default=False, help_text="Add what is known here about every copy.")
 
     def resume_request(self) -> ResumeRequest:

@@ -33,7 +33,6 @@ from apps.core.wakeups import announce
 from apps.storage.paths import contains
 
 log = logging.getLogger(__name__)
-SLICE_SECONDS = 30.0
 NOTE_SECONDS = 1.0
 """How often the row is told how far it is, and asked whether it was cancelled."""
 RECORD_SECONDS = 15.0
@@ -42,8 +41,8 @@ MAX_IDLE_SLICES = 4
 NOT_OPEN = "worker_roots"
 TOO_SLOW = "slice_too_short"
 _TOO_SLOW = (
-    f"{MAX_IDLE_SLICES} slices of {SLICE_SECONDS:.0f} s brought nothing new: the folder, or one checkpoint in it, "
-    "takes longer than a worker may work at a time. Have agents scan this tier."
+    f"{MAX_IDLE_SLICES} slices of {settings.SCAN_SLICE_SECONDS:.0f} s brought nothing new: the folder, or one "
+    "checkpoint in it, takes longer than a worker may work at a time. Have agents scan this tier."
 )
 
 
@@ -69,7 +68,7 @@ class SliceControl(JobControl):
             self._noted_at = now
             self._note_progress()
         super().check()
-        if self.elapsed_seconds > SLICE_SECONDS:
+        if self.elapsed_seconds > settings.SCAN_SLICE_SECONDS:
             raise SliceEnded("the slice's time is over")
 
     @property

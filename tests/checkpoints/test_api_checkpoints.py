@@ -267,3 +267,17 @@ def test_lists_cost_the_same_for_many_rows(run: TrainingRun, tier: Any, viewer: 
     for number in range(5):
         scanned(tier, listing(), root=f"/ckpt/none-{number}")
     assert cost() == few <= 6
+
+
+@pytest.mark.parametrize("path", ["checkpoints", "placements", "findings", "scans", "runs", "tiers", "audits"])
+def test_a_filter_that_is_given_twice_is_refused_and_several_values_go_with_commas(
+    path: str, run: TrainingRun, viewer: Caller
+) -> None:
+    answer = viewer.get(f"{path}/?cluster=east&cluster=west&cursor=")
+    assert answer.status_code == 400 and "Give it once" in str(answer.json()) and "commas" in str(answer.json())
+    assert viewer.get(f"{path}/?cluster=east").status_code == 200
+
+
+def test_commas_choose_any_of_several(run: TrainingRun, viewer: Caller) -> None:
+    assert viewer.get("placements/?status=complete,corrupt").status_code == 200
+    assert viewer.get("placements/?status=complete&status=corrupt").status_code == 400

@@ -58,3 +58,12 @@ def test_a_parameter_that_is_given_twice_is_refused_by_name() -> None:
     factories.run(factories.cluster())
     answer = caller(Role.VIEWER).get("runs/llama-70b/resume-point?dp=4&dp=5")
     assert answer.status_code == 400 and "dp" in str(answer.json())
+
+
+@pytest.mark.django_db
+def test_a_format_that_nobody_knows_is_refused_with_the_words_that_are_known() -> None:
+    factories.run(factories.cluster())
+    viewer = caller(Role.VIEWER)
+    answer = viewer.get("runs/llama-70b/resume-point?checkpoint_format=dpc")
+    assert answer.status_code == 400 and "There is no format dpc; known are: accelerate, " in str(answer.json())
+    assert viewer.get("runs/llama-70b/resume-point?checkpoint_format=dcp").status_code == 200

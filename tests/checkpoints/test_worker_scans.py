@@ -114,16 +114,18 @@ def test_the_sweeper_wakes_a_slice_whose_message_was_lost(tier: StorageTier, mon
     assert sent == [("muster.scan.slice", {"scan_id": scan.pk})]
 
 
-def test_a_slice_that_ends_keeps_what_it_read_and_the_next_goes_on(tier: StorageTier, monkeypatch: Any) -> None:
-    monkeypatch.setattr(worker_scans, "SLICE_SECONDS", -1.0)  # over at the first look after something was read
+def test_a_slice_that_ends_keeps_what_it_read_and_the_next_goes_on(
+    tier: StorageTier, monkeypatch: Any, settings: Any
+) -> None:
+    settings.SCAN_SLICE_SECONDS = -1.0  # over at the first look after something was read
     woken: list[str] = []
     monkeypatch.setattr(worker_scans, "enqueue", lambda name, **_kwargs: woken.append(name))
     real = worker_scans.run_inventory
 
     def stopped_after_reading(*args: Any, **kwargs: Any) -> Any:
-        with monkeypatch.context() as patch:
-            patch.setattr(worker_scans, "SLICE_SECONDS", 1e9)
-            real(*args, **kwargs)
+        settings.SCAN_SLICE_SECONDS = 1e9
+        real(*args, **kwargs)
+        settings.SCAN_SLICE_SECONDS = -1.0
         args[1].check()
 
     scan = scans.request_scan(tier=tier, actor="olga")
@@ -133,7 +135,7 @@ def test_a_slice_that_ends_keeps_what_it_read_and_the_next_goes_on(tier: Storage
     scan.refresh_from_db()
     assert (scan.state, scan.lease_expires_at, woken) == ("running", None, ["muster.scan.slice"])
     assert scans.due() == [scan.pk] and not Placement.objects.exists()
-    monkeypatch.setattr(worker_scans, "SLICE_SECONDS", 30.0)
+    settings.SCAN_SLICE_SECONDS = 30.0
     scan_tasks.list_slice(scan.pk)
     scan.refresh_from_db()
     assert (scan.state, scan.new_count, scan.unchanged_count) == ("finished", 2, 2)

@@ -29,7 +29,7 @@ from muster_agent.protocol import wire
 
 from apps.accounts import services as accounts
 from apps.accounts.models import Role, User
-from apps.checkpoints.models import RunAttempt
+from apps.checkpoints.models import RunAttempt, ScanMemory
 from apps.core.models import Transition
 from apps.core.wakeups import announce
 from apps.fleet import barrier, services, tasks, upkeep
@@ -58,6 +58,12 @@ def api_token(username: str, role: str) -> str:
 def cluster(name: str) -> str:
     found = Cluster.objects.filter(name=name).first()
     return (found or services.create_cluster(name=name, actor="tests")).pk
+
+
+def remembered_bytes(tier_id: str) -> int:
+    """What the workers' scans of the tier have kept between their slices."""
+    memory = ScanMemory.objects.filter(tier=tier_id).first()
+    return len(memory.body) if memory else 0
 
 
 def join_token(cluster_id: str, **fields: Any) -> str:
@@ -164,7 +170,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     for function in (
         migrate, api_token, cluster, join_token, expire_join_tokens, revoke_join_tokens, create_task, create_raw_task,
         create_group, task, events, agent, agents, run_attempts, cancel, revoke, approve, drain, resume, sweep,
-        transitions,
+        transitions, remembered_bytes,
     )
 }  # fmt: skip
 

@@ -119,7 +119,10 @@ def test_a_run_says_which_tier_is_behind(scene: Scene, signed_in: SignIn) -> Non
 def test_a_checkpoint_says_which_rule_said_what_and_what_its_files_hold(scene: Scene, signed_in: SignIn) -> None:
     Checkpoint.objects.filter(pk=scene.good.checkpoint_id).update(dp=8, tp=4, pp=2, must_match=["tp", "pp"])
     html = signed_in("viewer").get(f"/checkpoints/{scene.good.checkpoint_id}/").content.decode()
-    assert "(data-parallel 8, tensor-parallel 4, pipeline 2)" in html and "must have the same tp and pp" in html
+    assert (
+        "(data-parallel 8, tensor-parallel 4, pipeline 2)" in html
+        and "as many tensor-parallel ranks and as many pipeline stages as the one that saved it" in html
+    )
     assert "Why: which rule said what" in html and "<dt>Commit marker</dt>" in html and "Resumed, by run" in html
     assert "Files expected" in html
     damaged = signed_in("viewer").get(f"/checkpoints/{scene.damaged.checkpoint_id}/").content.decode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from django import template
 from django.contrib.humanize.templatetags.humanize import intcomma
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from muster_agent.formats import explain
 
 from apps.core import units
 from apps.core.phases import LABELS, ordered
@@ -77,6 +78,12 @@ def rungs(trust: str) -> SafeString:
     cells = format_html_join("", "<i{}></i>", ((SafeString(' class="on"') if i <= reached else "",) for i in range(6)))
     label = f"{trust}: {TRUST_MEANS.get(trust, '')}"
     return format_html('<span class="rungs" role="img" aria-label="{}" title="{}">{}</span>', label, label, cells)
+
+
+@register.filter
+def as_many(must_match: Iterable[str]) -> str:
+    """What a job that resumes must share with the one that saved: `as many pipeline stages`."""
+    return explain.as_many(must_match)
 
 
 @register.filter

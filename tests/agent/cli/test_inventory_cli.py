@@ -4,8 +4,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -18,9 +16,9 @@ from muster_agent.cli.scan_line import ScanLine
 from muster_agent.formats.walk import inventory as take_inventory
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.nobody import let_others_in, muster_as_nobody
 
 DATA = Path(__file__).parents[2] / "data"
-NOBODY = 65534
 
 
 @pytest.fixture
@@ -140,26 +138,36 @@ def test_terminal_commands_in_a_name_are_shown_and_not_obeyed(tmp_path: Path) ->
 
 
 def test_a_folder_that_may_not_be_read_is_an_error_of_its_own(run: Path) -> None:
-    place = run
-    while place != Path("/tmp") and place != place.parent:
-        if place.stat().st_uid == os.geteuid():
-            place.chmod(0o755)
-        place = place.parent
-    run.chmod(0)
-    script = (
-        "import os, sys\n"
-        "from muster_agent.cli import main\n"
-        "main(['inventory', '--help'], standalone_mode=False)\n"  # every import, while the interpreter's files are open
-        "print(end='~')\n"
-        "if os.geteuid() == 0:\n"
-        f"    os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
-        "main(['inventory', sys.argv[1]])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(run)], capture_output=True, text=True, timeout=60)
+    let_others_in(run).chmod(0)
+    done = muster_as_nobody("inventory", run)
     run.chmod(0o755)
-    assert (done.returncode, done.stdout.split("~")[1]) == (1, "")
+    assert (done.returncode, done.stdout) == (1, "")
     assert "may not read it" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_may_not_be_read_inside_is_listed_as_unreadable_never_as_missing_or_empty(run: Path) -> None:
+    let_others_in(run)
+    closed = [run / "step-00000020", run / "step-00000030" / "rank-00001-of-00002.safetensors"]
+    for place in closed:
+        place.chmod(0)
+    done = muster_as_nobody("inventory", run.parent, "--json", "--grace", 0)
+    run.chmod(0)
+    outside = muster_as_nobody("inventory", run.parent, "--json")
+    for place in (run, *closed):
+        place.chmod(0o755)
+    listed = {one["step"]: one for one in json.loads(done.stdout)}
+    assert {step: one["status"] for step, one in listed.items()} == {
+        10: "complete",
+        20: "unreadable",
+        30: "unreadable",
+    }
+    for step in (20, 30):
+        assert {found["code"] for found in listed[step]["findings"]} == {"permission_denied"}
+        assert not listed[step]["resumable"]
+    # The run's folder itself: nothing is known of what is in it, and that is said.
+    assert [(one["status"], one["path"]) for one in json.loads(outside.stdout)] == [("unreadable", str(run))]
+    assert "permission_denied" in outside.stdout
 
 
 def test_what_lies_on_the_storage_is_counted_once_and_summed_up(run: Path, tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from muster_agent.formats.folder import Folder
 from muster_agent.formats.reader import FolderFormat
 
 from tests.agent.checkpoint_factory import safetensors_bytes, write_checkpoint
+from tests.agent.nobody import let_others_in, run_as_nobody
 
 NOBODY = 65534
 
@@ -25,29 +24,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 def as_nobody(path: Path) -> list[str]:
-    """Status and finding codes as a user who owns nothing sees them; root would be let in whatever the mode."""
+    """Status and finding codes as a user who owns nothing sees them."""
     script = (
-        "import os, sys\n"
         "from muster_agent.formats.detect import read_checkpoint\n"
-        "if os.geteuid() == 0:\n"
-        f"    os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
         "found = read_checkpoint(sys.argv[1], grace_seconds=0)\n"
         "print(found.status.value, *(one.code for one in found.findings))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=60)
+    done = run_as_nobody(script, path)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
 @pytest.fixture
 def open_folder(folder: Path) -> Path:
-    """The checkpoint where any user may walk to it; pytest's own folders are closed to others."""
-    place = folder
-    while place != Path("/tmp") and place != place.parent:
-        if place.stat().st_uid == os.geteuid():
-            place.chmod(0o755)
-        place = place.parent
-    return folder
+    """The checkpoint where any user may walk to it."""
+    return let_others_in(folder)
 
 
 def test_another_user_may_read_what_is_open_to_all(open_folder: Path) -> None:

@@ -12,6 +12,7 @@ from muster_agent.formats.walk import inventory
 
 from tests.agent.formats.damage import age, copy_sample, damage, files_under, swap
 from tests.agent.formats.ocdbt_bytes import manifest_naming
+from tests.agent.nobody import let_others_in, muster_as_nobody
 
 STEPS = [
     ("manager-ocdbt/200", 200),
@@ -224,16 +225,14 @@ def test_chunks_that_hold_only_the_fill_value_may_be_left_out_where_the_writer_s
 
 
 def test_a_folder_that_may_not_be_listed_is_unreadable_and_not_missing(tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
     place = root("manager-ocdbt/200", tmp_path)
+    let_others_in(place.resolve())
     (place / "state" / "d").chmod(0)
-    try:
-        found = read(place)
-    finally:
-        (place / "state" / "d").chmod(0o755)
-    assert found.status is Status.UNREADABLE
-    assert "shard_missing" not in {one.code for one in found.findings}
+    done = muster_as_nobody("inventory", place, "--json")
+    (place / "state" / "d").chmod(0o755)
+    (found,) = json.loads(done.stdout)
+    assert found["status"] == "unreadable"
+    assert "shard_missing" not in {one["code"] for one in found["findings"]}
 
 
 def test_a_tree_that_names_files_outside_is_refused(tmp_path: Path) -> None:

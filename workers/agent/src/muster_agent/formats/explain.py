@@ -80,8 +80,12 @@ def _ranks(one: ShardMap) -> Iterator[str]:
     if one.world_size is None and not known:
         yield "Not recorded in this format."
     if one.must_match:
-        counted = " and as many ".join(_COUNTED.get(name, name) for name in one.must_match)
-        yield f"The job that resumes must have as many {counted}."
+        yield f"The job that resumes must have {as_many(one.must_match)}."
+
+
+def as_many(names: Iterable[str]) -> str:
+    """What must be equal, of `ShardMap.must_match`: `as many tensor-parallel ranks and as many pipeline stages`."""
+    return " and ".join(f"as many {_COUNTED.get(name, name)}" for name in names)
 
 
 _COUNTED = {

@@ -69,6 +69,11 @@ class Database:
         """Whether the file could not be looked at, so that it is never called missing."""
         return path in self.folder.blocked or any(path.startswith(one) for one in self.unlisted)
 
+    @property
+    def is_partly_hidden(self) -> bool:
+        """Whether a part of the tree could not be looked at, so that what was not found in it may be there."""
+        return any(self.is_hidden(path) for path in self.needed)
+
 
 Take = Callable[[NodeRef, Entry], None]
 

@@ -138,7 +138,7 @@ def _read_ocdbt(draft: Draft, item: Item, tree: Tree | None, with_tensors: bool)
     read_database(database, arrays.take)
     draft.findings.extend(database.findings)
     draft.undecided = draft.undecided or database.too_large
-    if not database.findings:
+    if not database.findings and not database.is_partly_hidden:
         draft.findings.extend(arrays.head_findings(item.folder))
         _check_arrays(draft, item, tree, arrays.found, in_folders=False)
     _check_process_trees(draft, item, database)
@@ -147,7 +147,7 @@ def _read_ocdbt(draft: Draft, item: Item, tree: Tree | None, with_tensors: bool)
     for name, end in database.needed.items():
         roles = {role_of_param(param) for param in arrays.roles_in(name)}
         _add_shard(draft, item, name, first_role(roles, default=Role.METADATA), end)
-    return arrays.integer("step") if not database.findings else None
+    return arrays.integer("step") if not database.findings and not database.is_partly_hidden else None
 
 
 def _add_shard(draft: Draft, item: Item, name: str, role: Role, promised: int | None) -> None:
