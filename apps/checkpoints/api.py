@@ -14,13 +14,14 @@ from rest_framework.response import Response
 
 from apps.accounts.models import Role
 from apps.checkpoints import explanations, runs
-from apps.checkpoints.filters import CheckpointFilter, FindingFilter, PlacementFilter, RunFilter
+from apps.checkpoints.filters import CheckpointFilter, FindingFilter, PlacementFilter, RunFilter, SteplessFilter
 from apps.checkpoints.models import (
     Checkpoint,
     Finding,
     Placement,
     RunAttempt,
     Shard,
+    SteplessCheckpoint,
     StepReport,
     TrainingRun,
     TrustEvidence,
@@ -34,6 +35,7 @@ from apps.checkpoints.serializers import (
     PlacementSerializer,
     RunSerializer,
     ShardSerializer,
+    SteplessCheckpointSerializer,
     StepSerializer,
     UpdateRunSerializer,
 )
@@ -130,6 +132,19 @@ class CheckpointViewSet(ReadViewSet):
     lookup_value_regex = ID
     cluster_path = "run__cluster"
     sort_fields = ("-created_at", "step", "total_bytes")
+
+
+@extend_schema_view(
+    list=extend_schema(operation_id="list_stepless_checkpoints", summary="Checkpoints whose step nothing tells"),
+    retrieve=extend_schema(operation_id="get_stepless_checkpoint", summary="One checkpoint whose step nothing tells"),
+)
+class SteplessCheckpointViewSet(ReadViewSet):
+    queryset = SteplessCheckpoint.objects.select_related("tier")
+    serializer_class = SteplessCheckpointSerializer
+    filterset_class = SteplessFilter
+    lookup_value_regex = "[a-z0-9_-]+"
+    cluster_path = "tier__cluster"
+    sort_fields = ("-first_seen_at", "path", "total_bytes")
 
 
 @extend_schema_view(

@@ -17,6 +17,7 @@ router.register(rf"checkpoints/(?P<checkpoint>{api.ID})/shards", api.CheckpointS
 router.register(
     rf"checkpoints/(?P<checkpoint>{api.ID})/findings", api.CheckpointFindingViewSet, "api-checkpoint-finding"
 )
+router.register("stepless-checkpoints", api.SteplessCheckpointViewSet, "api-stepless-checkpoint")
 router.register("placements", api.PlacementViewSet, "api-placement")
 router.register(rf"placements/(?P<placement>{api.ID})/shards", api.PlacementShardViewSet, "api-placement-shard")
 router.register(rf"placements/(?P<placement>{api.ID})/evidence", api.EvidenceViewSet, "api-placement-evidence")

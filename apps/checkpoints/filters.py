@@ -8,7 +8,15 @@ import django_filters.rest_framework as filters
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from muster_agent.protocol.trust import Trust
 
-from apps.checkpoints.models import Checkpoint, Finding, InventoryScan, Placement, ScanChange, TrainingRun
+from apps.checkpoints.models import (
+    Checkpoint,
+    Finding,
+    InventoryScan,
+    Placement,
+    ScanChange,
+    SteplessCheckpoint,
+    TrainingRun,
+)
 
 
 class ChoiceInFilter(filters.BaseInFilter, filters.ChoiceFilter):  # type: ignore[misc]  # it ships no types
@@ -106,6 +114,19 @@ class FindingFilter(_Filters):
     class Meta:
         model = Finding
         fields = ["cluster", "run", "placement", "checkpoint", "code", "severity", "open", "source_kind"]
+
+
+class SteplessFilter(_Filters):
+    cluster_lookup = "tier__cluster"
+    cluster = filters.CharFilter(method="of_cluster", label="Cluster id or name")
+    tier = filters.CharFilter(field_name="tier_id", label="Tier id")
+    run_name = filters.CharFilter(label="The name that its run would have")
+    status = ChoiceInFilter(choices=Placement.Status.choices, label="Status")
+    format = filters.CharFilter(label="Format")
+
+    class Meta:
+        model = SteplessCheckpoint
+        fields = ["cluster", "tier", "run_name", "status", "format"]
 
 
 class ScanFilter(_Filters):

@@ -25,6 +25,7 @@ from apps.storage.paths import contains
 MAX_PATH_CHARACTERS = 2048
 MAX_SHARD_PATH_CHARACTERS = 1024
 MAX_SHARDS = 200_000
+MAX_STEPLESS = 2_000
 BATCH_CHECKPOINTS = 250
 BATCH_SHARDS = 20_000
 _MAX_INTEGER = 2**63 - 1
@@ -78,6 +79,8 @@ class Listing:
     pointers: list[Pointer] = field(default_factory=list)
     left_out: list[Finding] = field(default_factory=list)
     not_looked_at: list[str] = field(default_factory=list)
+    stepless: list[ShardMap] = field(default_factory=list)
+    """At most MAX_STEPLESS of them, and those that could not be looked at."""
     stepless_count: int = 0
 
 
@@ -94,6 +97,9 @@ def sort_listing(body: InventoryBody, root: str) -> Listing:
         elif not _has_step(shard_map):
             listing.stepless_count += shard_map.status is not Status.UNREADABLE
             listing.left_out.extend(_without_step(shard_map))
+            paths.add(shard_map.path)
+            if len(listing.stepless) < MAX_STEPLESS:
+                listing.stepless.append(shard_map)
         else:
             paths.add(shard_map.path)
             listing.accepted.append(_listed(shard_map, body.manifests.get(shard_map.path)))
@@ -183,7 +189,7 @@ def _without_step(shard_map: ShardMap) -> list[Finding]:
     if found and shard_map.status is Status.UNREADABLE:
         return found
     cure = "Name its folder after the step (step-1200), or scan the folder above it."
-    detail = "neither its name nor its metadata tells its step, so it is not listed as a checkpoint"
+    detail = "neither its name nor its metadata tells its step, so it is listed apart from those with a step"
     why = finding("step_mismatch", path=shard_map.path, detail=detail, cure=cure)
     return [*found, why]
 
@@ -201,7 +207,7 @@ def _listed(shard_map: ShardMap, manifest: Manifest | None) -> Listed:
         shard.path: (
             storable(shard.size_bytes),
             storable(shard.promised_bytes),
-            _small(shard.rank),
+            small(shard.rank),
             shard.role.value,
             None if shard.mtime_ns is None else bounded_mtime_ns(shard.mtime_ns),
         )
@@ -213,30 +219,30 @@ def _listed(shard_map: ShardMap, manifest: Manifest | None) -> Listed:
         run=shard_map.run,
         step=shard_map.step if shard_map.step is not None else -1,
         format=clean(shard_map.format, 32),
-        world_size=_small(shard_map.world_size),
-        dp=_small(shard_map.dp),
-        tp=_small(shard_map.tp),
-        pp=_small(shard_map.pp),
-        ep=_small(shard_map.ep),
+        world_size=small(shard_map.world_size),
+        dp=small(shard_map.dp),
+        tp=small(shard_map.tp),
+        pp=small(shard_map.pp),
+        ep=small(shard_map.ep),
         must_match=[clean(name, 16) for name in shard_map.must_match[:8]],
         status=shard_map.status.value,
         resumable=shard_map.resumable,
         reasons=[clean(reason, 500) for reason in shard_map.not_resumable_reasons[:20]],
         shards=shards,
         findings=bounded(shard_map.findings, shard_map.path),
-        newest_mtime_at=_at(shard_map.newest_mtime_ns),
-        middle_mtime_at=_at(shard_map.middle_mtime_ns),
+        newest_mtime_at=time_of(shard_map.newest_mtime_ns),
+        middle_mtime_at=time_of(shard_map.middle_mtime_ns),
         fingerprint=fingerprint(present_files(shards)),
         total_bytes=min(shard_map.total_bytes, _MAX_INTEGER),
         manifest=manifest,
     )
 
 
-def _small(number: int | None) -> int | None:
+def small(number: int | None) -> int | None:
     return number if number is not None and 0 <= number <= _MAX_SMALL_INTEGER else None
 
 
-def _at(mtime_ns: int | None) -> datetime | None:
+def time_of(mtime_ns: int | None) -> datetime | None:
     """UTC; None for times that no calendar holds."""
     try:
         return None if mtime_ns is None else datetime.fromtimestamp(mtime_ns / 1e9, UTC)
@@ -245,5 +251,5 @@ def _at(mtime_ns: int | None) -> datetime | None:
 
 
 def _instant(mtime_ns: int) -> str:
-    at = _at(mtime_ns)
+    at = time_of(mtime_ns)
     return at.isoformat(timespec="seconds") if at else "an impossible time"

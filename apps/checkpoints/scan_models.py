@@ -134,3 +134,32 @@ class ScanDemand(models.Model):
 
     def __str__(self) -> str:
         return f"scan {self.tier_id} at {self.due_at}"
+
+
+class SteplessCheckpoint(models.Model):
+    """A checkpoint on a tier whose step nothing tells, neither its name nor what is inside: nothing resumes from it by
+    step, but it lies there. As the newest listing that could look at it saw it; it goes from here with the folder."""
+
+    id = IdField(prefix="sls")
+    tier = models.ForeignKey(StorageTier, on_delete=models.CASCADE, related_name="stepless")
+    path = models.CharField(max_length=2048)
+    run_name = models.CharField(max_length=255)
+    """The folder's name that a run would have; no run is made for it."""
+    format = models.CharField(max_length=32)
+    status = models.CharField(max_length=16)
+    world_size = models.PositiveIntegerField(null=True)
+    shard_count = models.PositiveIntegerField(default=0)
+    total_bytes = models.BigIntegerField(default=0)
+    saved_at = models.DateTimeField(null=True)
+    findings = models.JSONField(default=list)
+    """The worst first, and a bounded number of them."""
+    damage_count = models.PositiveIntegerField(default=0)
+    first_seen_at = models.DateTimeField()
+    last_seen_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tier", "path"], name="stepless_path_on_tier")]
+        indexes = [models.Index(fields=["-first_seen_at", "-id"], name="stepless_newest")]
+
+    def __str__(self) -> str:
+        return self.path

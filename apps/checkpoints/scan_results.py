@@ -22,6 +22,7 @@ from apps.checkpoints.intake import Listing, sort_listing
 from apps.checkpoints.missing import known_count, mark_missing, not_found
 from apps.checkpoints.models import InventoryScan, ScanChange
 from apps.checkpoints.pointer_rows import take_pointers
+from apps.checkpoints.stepless import take_stepless
 from apps.storage.paths import contains
 
 _CURE = "Check that the storage is mounted there, then scan again: what returns unchanged keeps its trust."
@@ -34,6 +35,7 @@ def take_in(scan: InventoryScan, body: InventoryBody, listed_at: datetime) -> di
     known = known_count(scan, listed_at)
     counts = ingest(scan, listing, listed_at)
     doubt = _doubt_all(scan, listing, known, listed_at, body)
+    take_stepless(scan, listing, listed_at, forgets=not doubt)
     take_pointers(scan, listing, listed_at, counts.runs, forgets=not doubt)
     held = len(not_found(scan, listing.not_looked_at, listed_at)) if doubt else 0
     missing = [] if doubt else mark_missing(scan, listing.not_looked_at, listed_at)

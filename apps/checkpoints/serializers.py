@@ -18,6 +18,7 @@ from apps.checkpoints.models import (
     RunAttempt,
     ScanChange,
     Shard,
+    SteplessCheckpoint,
     StepReport,
     TrainingRun,
     TrustEvidence,
@@ -200,6 +201,20 @@ class ScanSerializer(serializers.ModelSerializer[InventoryScan]):
     @extend_schema_field(ScanProgressSerializer)
     def get_progress(self, scan: InventoryScan) -> dict[str, Any]:
         return progress_of(scan)
+
+
+class SteplessCheckpointSerializer(serializers.ModelSerializer[SteplessCheckpoint]):
+    tier_name = serializers.CharField(source="tier.name", read_only=True)
+    status = serializers.CharField(read_only=True, help_text="As of a copy: complete, corrupt, unreadable ...")
+    findings = serializers.ListField(child=serializers.DictField(), read_only=True)
+
+    class Meta:
+        model = SteplessCheckpoint
+        fields = [
+            "id", "tier", "tier_name", "path", "run_name", "format", "status", "world_size", "shard_count",
+            "total_bytes", "saved_at", "findings", "damage_count", "first_seen_at", "last_seen_at",
+        ]  # fmt: skip
+        read_only_fields = fields
 
 
 class ScanChangeSerializer(serializers.ModelSerializer[ScanChange]):

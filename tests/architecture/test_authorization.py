@@ -18,7 +18,7 @@ from drf_spectacular.generators import SchemaGenerator
 from apps.accounts.models import RANK, ApiToken, Role, User
 from apps.alerts.models import Alert
 from apps.audits.models import Audit
-from apps.checkpoints.models import InventoryScan
+from apps.checkpoints.models import InventoryScan, SteplessCheckpoint
 from apps.drills.models import Drill, DrillPlan
 from apps.fleet import services as fleet
 from apps.fleet.models import AgentTask, ClusterGrant
@@ -99,6 +99,8 @@ OPERATIONS: dict[str, Needs] = {
     "list_checkpoint_findings": VIEWER,
     "list_checkpoint_placements": VIEWER,
     "list_checkpoint_shards": VIEWER,
+    "list_stepless_checkpoints": VIEWER,
+    "get_stepless_checkpoint": VIEWER,
     "list_placements": VIEWER,
     "get_placement": VIEWER,
     "list_placement_evidence": VIEWER,
@@ -180,6 +182,8 @@ def world() -> World:
     task = AgentTask.objects.create(
         agent=agent, owner_kind="drill", owner_id=drill.pk, kind="reload", params={}, created_at=now
     )
+    seen = {"run_name": "export", "format": "safetensors", "status": "complete", "first_seen_at": now}
+    stepless = SteplessCheckpoint.objects.create(tier=tier, path="/ckpt/export/final", last_seen_at=now, **seen)
     scan = InventoryScan.objects.create(tier=tier, agent=agent, root="/ckpt", requested_by="x", created_at=now)
     measured = CeilingRun.objects.create(
         tier=tier, agent=agent, state="finished", requested_by="x", created_at=now, finished_at=now
@@ -196,6 +200,7 @@ def world() -> World:
         "join-token": join_token.pk,
         "tier": tier.pk,
         "ceiling-run": measured.pk,
+        "stepless-checkpoint": stepless.pk,
         "run": run.pk,
         "checkpoint": placement.checkpoint_id,
         "placement": placement.pk,

@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import Role
-from apps.checkpoints.models import Checkpoint, RunPointer, Shard
+from apps.checkpoints.models import Checkpoint, RunPointer, Shard, SteplessCheckpoint
 from apps.drills.models import DrillRung, RankResult
 
 SignIn = Callable[[str], Client]
@@ -143,3 +143,19 @@ def test_a_run_says_what_the_framework_would_load_by_itself(scene: Scene, signed
     RunPointer.objects.filter(pk=pointer.pk).update(step=13_000, problem="step-13000 is not there")
     html = client.get(url).content.decode()
     assert said.format("look for", "13,000") in html and "step-13000 is not there" in html
+
+
+def test_checkpoints_without_a_step_are_listed_below_the_others(scene: Scene, signed_in: SignIn) -> None:
+    now = timezone.now()
+    for path in ("/mnt/nvme/export/final", "/mnt/nvme/other/best"):
+        SteplessCheckpoint.objects.create(
+            tier=scene.nvme, path=path, run_name=path.split("/")[3], format="safetensors", status="complete",
+            first_seen_at=now, last_seen_at=now,
+        )  # fmt: skip
+    client = signed_in("viewer")
+    html = client.get("/checkpoints/").content.decode()
+    assert "Without a step" in html and "/mnt/nvme/export/final" in html and "/mnt/nvme/other/best" in html
+    searched = client.get("/checkpoints/?q=export").content.decode()
+    assert "/mnt/nvme/export/final" in searched and "/mnt/nvme/other/best" not in searched
+    assert "Without a step" not in client.get("/checkpoints/?trust=verified").content.decode()
+    assert "Without a step" not in client.get("/checkpoints/?status=corrupt").content.decode()

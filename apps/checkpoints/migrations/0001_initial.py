@@ -640,4 +640,32 @@ class Migration(migrations.Migration):
                 fields=("placement", "rung", "source_kind", "source_id"), name="evidence_once"
             ),
         ),
+        migrations.CreateModel(
+            name="SteplessCheckpoint",
+            fields=[
+                ("id", apps.core.fields.IdField(prefix="sls", serialize=False)),
+                ("path", models.CharField(max_length=2048)),
+                ("run_name", models.CharField(max_length=255)),
+                ("format", models.CharField(max_length=32)),
+                ("status", models.CharField(max_length=16)),
+                ("world_size", models.PositiveIntegerField(null=True)),
+                ("shard_count", models.PositiveIntegerField(default=0)),
+                ("total_bytes", models.BigIntegerField(default=0)),
+                ("saved_at", models.DateTimeField(null=True)),
+                ("findings", models.JSONField(default=list)),
+                ("damage_count", models.PositiveIntegerField(default=0)),
+                ("first_seen_at", models.DateTimeField()),
+                ("last_seen_at", models.DateTimeField()),
+                (
+                    "tier",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="stepless", to="storage.storagetier"
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [models.Index(fields=["-first_seen_at", "-id"], name="stepless_newest")],
+                "constraints": [models.UniqueConstraint(fields=("tier", "path"), name="stepless_path_on_tier")],
+            },
+        ),
     ]

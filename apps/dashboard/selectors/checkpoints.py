@@ -10,7 +10,15 @@ from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, 
 from django.db.models.functions import Coalesce, RowNumber
 
 from apps.checkpoints.explanations import explanation
-from apps.checkpoints.models import Checkpoint, Finding, Placement, Shard, TrustEvidence
+from apps.checkpoints.models import (
+    Checkpoint,
+    Finding,
+    Placement,
+    Shard,
+    SteplessCheckpoint,
+    TrainingRun,
+    TrustEvidence,
+)
 from apps.checkpoints.standing import lags_among
 from apps.checkpoints.tier_lag import Lag
 from apps.recovery.selectors import with_ceiling
@@ -31,6 +39,16 @@ def checkpoints(*, run_id: str = "", status: str = "", trust: str = "", search: 
     if run_id:
         rows = rows.filter(run_id=run_id)
     return _searched(rows, search).annotate(damage_count=damage, known_at=Coalesce("saved_at", "created_at"))
+
+
+def stepless(*, run: TrainingRun | None, status: str = "", search: str = "") -> QuerySet[SteplessCheckpoint]:
+    """Checkpoints whose step nothing tells, with their tiers; of a run those that lie in folders of its name."""
+    rows = SteplessCheckpoint.objects.select_related("tier__cluster")
+    if run is not None:
+        rows = rows.filter(run_name=run.name, tier__cluster=run.cluster_id)
+    if status:
+        rows = rows.filter(status=status)
+    return rows.filter(path__icontains=search) if search else rows
 
 
 def _searched(rows: QuerySet[Checkpoint], search: str) -> QuerySet[Checkpoint]:

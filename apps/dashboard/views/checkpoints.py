@@ -12,7 +12,7 @@ from apps.accounts.models import Role
 from apps.audits import services as audits
 from apps.audits.models import Audit
 from apps.checkpoints.explanations import roles_of
-from apps.checkpoints.models import Checkpoint, Placement, TrainingRun
+from apps.checkpoints.models import Checkpoint, Placement, SteplessCheckpoint, TrainingRun
 from apps.core.errors import InvalidInput
 from apps.dashboard import pages
 from apps.dashboard.facets import facet
@@ -21,6 +21,7 @@ from apps.dashboard.selectors import checkpoints as rows_of
 from apps.fleet.access import scoped
 
 SHARDS = 50
+STEPLESS = 50
 
 
 @pages.page
@@ -37,7 +38,16 @@ def checkpoint_list(request: HttpRequest) -> HttpResponse:
     order = "-step" if run_id else "-known_at"
     context = pages.list_context(request, rows, order=order, facets=facets, search_for="Run name or step")
     context["run"] = scoped(request, TrainingRun.objects.filter(pk=run_id), "cluster").first() if run_id else None
+    context["stepless"] = [] if trust or request.GET.get("cursor") else _stepless(request, context["run"], status)
+    context["stepless_shown"] = STEPLESS
     return render(request, "dashboard/checkpoints.html", context)
+
+
+def _stepless(request: HttpRequest, run: TrainingRun | None, status: str) -> list[SteplessCheckpoint]:
+    """One more than is shown, so that the page knows whether there are more."""
+    search = request.GET.get("q", "")[:200]
+    rows = rows_of.stepless(run=run, status=status, search=search)
+    return list(scoped(request, rows, "tier__cluster").order_by("path", "pk")[: STEPLESS + 1])
 
 
 _SHORT_STATUS = [
