@@ -96,7 +96,7 @@ def test_a_named_backend_must_happen_and_auto_may_choose() -> None:
         ("auto", FAILS, None, "host", "around the page cache"),
         ("auto", None, NO_GPU, "host", "cuda:1 was asked for, but no CUDA driver on this node"),
         ("gds", FAILS, GPU, "bounce", "gds was asked for, but cuFile did not open within 20 s; blocks go to cuda:1"),
-        ("gds", None, NO_GPU, "host", "gds was asked for, but it was not probed; cuda:1 was asked for, but no CUDA"),
+        ("gds", None, NO_GPU, "host", "gds was asked for, but it was not probed; so the bytes end in host memory"),
         ("host", WORKS, GPU, "bounce", "cuda:1 through pinned host memory"),
         ("host", None, None, "host", "around the page cache"),
         ("host_bounce", WORKS, GPU, "bounce", "cuda:1 through pinned host memory"),

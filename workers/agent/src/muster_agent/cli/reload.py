@@ -24,7 +24,8 @@ from muster_agent.jobs.selection import ShardsNotFound, require_shards
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.results import Backend, CacheState, ReloadReport
 from muster_agent.protocol.wire import ReloadParams
-from muster_agent.reload.backends import REQUESTABLE, is_as_requested
+from muster_agent.reload.backends import REQUESTABLE, device_index_for, is_as_requested
+from muster_agent.reload.gpu.device import DeviceUnavailable
 from muster_agent.reload.memory import NoRoom
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?(?:/s)?")
@@ -89,6 +90,7 @@ def reload(
     if shards and ranks:
         raise click.UsageError("--shards and --rank exclude each other")
     share = _share(ranks, world)
+    _check_device(engine["backend"], engine["device"])
     require_one_checkpoint(path)
     loaders, python = engine.pop("compare"), engine.pop("compare_python")
     if loaders is not None:
@@ -123,6 +125,8 @@ def reload(
         raise CommandFailed(str(error), hint=hint, code=ExitCode.NOT_FOUND) from error
     except NotCold as error:
         raise CommandFailed(str(error), hint="leave out --no-evict, or --cold-required") from error
+    except DeviceUnavailable as error:
+        raise CommandFailed(f"the GPU failed: {error}", hint="leave out --device, or name another one") from error
     except NoRoom as error:
         raise CommandFailed(str(error), hint="name a --rank or --shards, or leave out --resident") from error
     finally:
@@ -139,6 +143,13 @@ def _show(report: ReloadReport, path: str, *, as_json: bool) -> None:
     else:
         click.echo(render(report, path, efficiency))
     say_findings(report.findings)
+
+
+def _check_device(backend: str, device: str) -> None:
+    try:
+        device_index_for(backend, device)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _share(ranks: tuple[int, ...], world: int | None) -> tuple[int, int] | None:
@@ -166,7 +177,8 @@ def _run(prepared: PreparedReload, bar: ProgressBar, control: JobControl, *, wri
 
 def _proves_storage(report: ReloadReport) -> bool:
     """Bytes that came from the page cache say nothing about those that the storage holds."""
-    went_around = report.effective in (Backend.HOST_DIRECT.value, Backend.GDS.value)
+    ended = report.evidence.get("into_host", report.effective)
+    went_around = ended in (Backend.HOST_DIRECT.value, Backend.GDS.value)
     return went_around or report.cache_state == CacheState.COLD.value
 
 

@@ -42,12 +42,14 @@ def _efficiency(efficiency: Efficiency) -> str:
 
 
 def _kept(report: ReloadReport) -> list[str]:
-    count = report.evidence.get("resident_tensors")
+    where = "device" if "device_tensors" in report.evidence else "resident"
+    count = report.evidence.get(f"{where}_tensors")
     if count is None:
         return []
-    held = human_bytes(report.evidence["resident_bytes"])
+    held = human_bytes(report.evidence[f"{where}_bytes"])
     views = f"{count} tensors are views of them" if count else "the format does not tell where its tensors lie"
-    return [f"  kept     {held} in host memory; {views}"]
+    place = "host memory" if where == "resident" else f"the memory of {report.evidence.get('device', 'the GPU')}"
+    return [f"  kept     {held} in {place}; {views}"]
 
 
 def _cache(report: ReloadReport) -> str:

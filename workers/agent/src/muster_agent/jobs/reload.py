@@ -7,9 +7,9 @@ before its barrier and the second after it.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from muster_agent.formats.base import Finding, Severity
@@ -22,18 +22,23 @@ from muster_agent.jobs.chunks import (
     block_bytes_for,
     extents_of,
     name_damaged_tensors,
-    observe,
-    read_failures,
-    tell_rewrites,
 )
 from muster_agent.jobs.control import Cancelled, JobControl
+from muster_agent.jobs.device_side import (
+    BounceTransport,
+    DeviceResident,
+    Plan,
+    copy_evidence,
+    look_for_device,
+    open_transport,
+)
 from muster_agent.jobs.reload_phases import CpuMeter, Moments, busy_of, phases_of
-from muster_agent.jobs.selection import Selection, select
-from muster_agent.jobs.transports import PathTaken, Transport, device_index, open_transport
+from muster_agent.jobs.reload_verdict import ReadPass, judge, stopped_evidence
+from muster_agent.jobs.selection import select
+from muster_agent.jobs.transports import DeviceShards, HostTransport, PathTaken, Transport
 from muster_agent.jobs.verify import fingerprint_of
 from muster_agent.manifest.beside import SEAL_AGAIN, ManifestUnreadable, read_beside
 from muster_agent.manifest.check import why_invalid
-from muster_agent.manifest.compare import ObservedShard, compare, verdict
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest
 from muster_agent.probes.filesystem import read_file_system
 from muster_agent.probes.gds import GdsProbe, read_cuda_devices, read_gds
@@ -44,6 +49,8 @@ from muster_agent.protocol.results import CacheState, ReloadReport
 from muster_agent.protocol.wire import ReloadBody, ReloadParams
 from muster_agent.reload import backends
 from muster_agent.reload.arena import Arena
+from muster_agent.reload.backends import Device
+from muster_agent.reload.bounce import CopyTotals
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import Extent, bytes_by_shard, plan_reads, share_of
 from muster_agent.reload.reader import ReadRun
@@ -66,23 +73,6 @@ class NotCold(Exception):
     """A cold read was required, and nothing was read; the message says what is cached, or why that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What one pass over the bytes gave."""
-
-    shards: Sequence[StatedShard]
-    selection: Selection
-    """Its damage, by the checkpoint's own metadata, counts where there is no manifest to compare with."""
-    digester: ChunkDigester | None
-    totals: ReadTotals
-    taken: PathTaken
-    resolved_at: float
-    allocated_at: float
-    planned_bytes: Mapping[int, int]
-    """By shard number."""
-    stopped: bool
-
-
 class PreparedReload:
     """A reload that is ready to start. Made by `prepare()`."""
 
@@ -94,6 +84,7 @@ class PreparedReload:
         notes: tuple[Finding, ...],
         gds: GdsProbe | None,
         locations: Sequence[str],
+        device: Device | None = None,
     ) -> None:
         self.params = params
         self.place, self.path = place, place.path
@@ -101,35 +92,47 @@ class PreparedReload:
         self._notes = notes
         self._gds = gds
         self._locations = locations
+        self._device = device
+        self._device_kept: DeviceShards | None = None
         self._chunk_bytes = manifest.chunk_bytes if manifest else CHUNK_BYTES
         self._kept: Arena | None = None
         self.resident: Resident | None = None
         """The tensors in memory after `run` of a resident reload, until `close`."""
+        self.on_device: DeviceResident | None = None
+        """The tensors in a GPU's memory after `run` of a resident reload that ended there, until `close`."""
 
     def run(self, control: JobControl | None = None) -> ReloadBody:
         """Read and verify now. `started_unix_seconds` is this node's own clock. Raises Cancelled (ReloadStopped once
-        the reads have begun), ShardsNotFound, CheckpointNotFound, NotCold, NoRoom; damage is in the report."""
-        control = control or JobControl()
+        the reads have begun), ShardsNotFound, CheckpointNotFound, NotCold, NoRoom, DeviceUnavailable; damage is in the
+        report."""
+        try:
+            return self._run(control or JobControl())
+        except BaseException:
+            self.close()
+            raise
+
+    def _run(self, control: JobControl) -> ReloadBody:
         control.check()
         measured = cached_ratio(self._locations)
         self._require_cold(measured)
         unknown = {} if measured is not None else {"cache_unknown_because": why_unknown(self._locations)}
-        choice = backends.choose(self.params.backend, measured, self._gds)
+        choice = backends.choose(self.params.backend, measured, self._gds, self._device)
         memory = PeakMemory()
         with contextlib.ExitStack() as cleanup:
             started_unix_seconds, began_at, cpu = time.time(), time.monotonic(), CpuMeter()
             read = self._read(choice, control, cleanup, cpu)
-            verified, findings = self._judge(read)
+            verified, findings = judge(read, self.place, self.manifest, self.params)
             verified_at = time.monotonic()
             cpu.lap(Phase.READ if self.manifest is None else Phase.VERIFY)
             self._materialize(read)
-            materialized_at = time.monotonic() if self.resident else None
-            if self.resident:
+            materialized_at = time.monotonic() if self.resident or self.on_device else None
+            if materialized_at is not None:
                 cpu.lap(Phase.MATERIALIZE)
+            copied, arrived_at = self._arrive(read, cpu)
             peak_rss_bytes = memory.extra_bytes()
         if self.manifest is not None and not read.stopped:
             findings = name_damaged_tensors(self.place, self.manifest, findings)
-        moments = Moments(began_at, read.resolved_at, read.allocated_at, verified_at, materialized_at)
+        moments = Moments(began_at, read.resolved_at, read.allocated_at, verified_at, materialized_at, arrived_at)
         seconds, verifies = moments.ended_at - began_at, self.manifest is not None
         report = ReloadReport(
             bytes=read.totals.read_bytes,
@@ -137,12 +140,18 @@ class PreparedReload:
             bytes_per_second=read.totals.read_bytes / seconds,
             requested=self.params.backend,
             effective=read.taken.effective,
-            evidence={**read.taken.evidence, **unknown, **self._kept_evidence(), **_stopped_evidence(read)},
+            evidence={
+                **read.taken.evidence,
+                **unknown,
+                **self._kept_evidence(),
+                **copy_evidence(copied),
+                **stopped_evidence(read),
+            },
             reason=read.taken.reason,
             cache_state=backends.cache_state(measured).value,
             cached_ratio_before=measured,
             phases=phases_of(moments, read.totals, verifies=verifies),
-            busy=busy_of(read.totals, verifies=verifies),
+            busy=busy_of(read.totals, verifies=verifies, copy_seconds=copied.copy_seconds if copied else None),
             cpu_seconds=sum(cpu.seconds.values()),
             cpu_by_phase=cpu.seconds,
             peak_rss_bytes=peak_rss_bytes,
@@ -162,7 +171,7 @@ class PreparedReload:
 
     def _read(
         self, choice: backends.Choice, control: JobControl, cleanup: contextlib.ExitStack, cpu: CpuMeter
-    ) -> _Read:
+    ) -> ReadPass:
         selection = select(self.place, self.params.shards, self.params.ranks, with_tensors=self.params.resident)
         shards = self.place.stat_all(selection.shards)
         extents = extents_of(shards, self.manifest)
@@ -170,13 +179,13 @@ class PreparedReload:
             extents = share_of(extents, *self.params.share, self._chunk_bytes)
         block_bytes = block_bytes_for(self._chunk_bytes)
         plan = plan_reads(extents, block_bytes)
-        transport = self._transport(choice)
-        cleanup.callback(transport.close)
         resolved_at = time.monotonic()
         cpu.lap(Phase.RESOLVE)
+        transport = self._transport(choice, shards, extents)
+        cleanup.callback(transport.close)
         readers = max(1, min(transport.readers, len(plan)))
-        arena = self._arena(len(shards), extents, control) if transport.in_host_memory else None
-        ring = BufferRing(readers, block_bytes if arena is None else ALIGN_BYTES)
+        arena = self._arena(shards, extents, control) if transport.in_host_memory else None
+        ring = BufferRing(readers, block_bytes if arena is None and transport.in_place is None else ALIGN_BYTES)
         cleanup.callback(ring.close)
         digester = ChunkDigester(len(shards), self._chunk_bytes) if self.manifest else None
         allocated_at = time.monotonic()
@@ -203,11 +212,30 @@ class PreparedReload:
         facts = {"readers": readers, "huge_pages": ring.huge_pages if arena is None else arena.huge_pages}
         taken = self._path_taken(transport, totals, facts)
         planned = bytes_by_shard(extents)
-        return _Read(shards, selection, digester, totals, taken, resolved_at, allocated_at, planned, stopped)
+        return ReadPass(
+            shards, selection, digester, totals, taken, resolved_at, allocated_at, planned, stopped, transport
+        )
 
-    def _transport(self, choice: backends.Choice) -> Transport:
-        verifies = self.manifest is not None
-        return open_transport(choice, self._gds, self.params.device, self._chunk_bytes, verifies=verifies)
+    def _transport(
+        self, choice: backends.Choice, shards: Sequence[StatedShard], extents: Sequence[Extent]
+    ) -> Transport:
+        kept = None
+        if self.params.resident:
+            kept = {stated.path: end for stated, end in zip(shards, _ends_of(shards, extents), strict=True)}
+        plan = Plan(self._chunk_bytes, self.manifest is not None, kept)
+        transport, self._device_kept = open_transport(choice, self._gds, self._device, plan, self._into_host)
+        return transport
+
+    def _into_host(self, choice: backends.Choice) -> Transport:
+        return HostTransport(choice, self._gds)
+
+    def _arrive(self, read: ReadPass, cpu: CpuMeter) -> tuple[CopyTotals | None, float | None]:
+        """What was copied to a device, and when the last byte was there."""
+        if not isinstance(read.transport, BounceTransport):
+            return None, None
+        copied = read.transport.arrive()
+        cpu.lap(Phase.TO_DEVICE)
+        return copied, time.monotonic()
 
     def _path_taken(self, transport: Transport, totals: ReadTotals, facts: dict[str, Any]) -> PathTaken:
         file_system = read_file_system(self.path)
@@ -217,24 +245,26 @@ class PreparedReload:
         taken = transport.path_taken(totals)
         return taken._replace(evidence={**where, **taken.evidence, **facts})
 
-    def _arena(self, shard_count: int, extents: Sequence[Extent], control: JobControl) -> Arena | None:
+    def _arena(self, shards: Sequence[StatedShard], extents: Sequence[Extent], control: JobControl) -> Arena | None:
         """Room for every byte that will be read. Raises NoRoom."""
         if not self.params.resident:
             return None
-        sizes = [0] * shard_count
-        for extent in extents:
-            sizes[extent.shard] = max(sizes[extent.shard], extent.offset_bytes + extent.length_bytes)
-        self._kept = Arena(sizes, control.check)
+        self._kept = Arena(_ends_of(shards, extents), control.check)
         return self._kept
 
-    def _materialize(self, read: _Read) -> None:
-        if self._kept is None or read.stopped:
+    def _materialize(self, read: ReadPass) -> None:
+        if read.stopped or (self._kept is None and self._device_kept is None):
             return
         numbers = {one.path: number for number, one in enumerate(read.shards) if one.size_bytes is not None}
         whole = {path: number for path, number in numbers.items() if number not in read.totals.errors}
-        self.resident = Resident(self._kept, whole, read.selection.tensors)
+        if self._kept is not None:
+            self.resident = Resident(self._kept, whole, read.selection.tensors)
+        elif self._device_kept is not None:
+            self.on_device = DeviceResident(self._device_kept, whole, read.selection.tensors)
 
     def _kept_evidence(self) -> dict[str, Any]:
+        if self.on_device is not None:
+            return self.on_device.evidence()
         if self.resident is None:
             return {}
         return {"resident_tensors": len(self.resident.tensors), "resident_bytes": sum(self.resident.sizes())}
@@ -245,52 +275,16 @@ class PreparedReload:
             self.resident.close()
         elif self._kept is not None:
             self._kept.close()
-
-    def _judge(self, read: _Read) -> tuple[bool | None, tuple[Finding, ...]]:
-        if self.manifest is None or read.digester is None:
-            if read.stopped:
-                return None, ()
-            failures = read_failures(read.shards, read.totals)
-            known = {(found.code, found.path) for found in failures}
-            return None, (*failures, *(f for f in read.selection.damage if (f.code, f.path) not in known))
-        sealed = {shard.path for shard in self.manifest.shards}
-        observed = {
-            stated.path: observe(stated, number, read.digester.digests[number], read.totals)
-            for number, stated in enumerate(read.shards)
-        }
-        if read.stopped:
-            return _judge_stopped(compare(self.manifest, observed))
-        expected = {path: ObservedShard(size_bytes=None) for path in self._sealed_but_not_selected(observed)}
-        observed |= expected
-        findings = tell_rewrites(self.place, self.manifest, read.shards, observed, compare(self.manifest, observed))
-        failures = [found for found in read_failures(read.shards, read.totals) if found.path not in sealed]
-        outcome = verdict((*findings, *failures))
-        if outcome is True and any(stated.path not in sealed for stated in read.shards):
-            outcome = None  # bytes that nothing was sealed about are not proven by those that were
-        return outcome, (*findings, *failures)
-
-    def _sealed_but_not_selected(self, observed: Mapping[str, ObservedShard]) -> list[str]:
-        """Sealed shards that the checkpoint's own metadata no longer names, where the whole of it was to be read."""
-        if self.manifest is None or self.params.shards or self.params.ranks:
-            return []
-        return [shard.path for shard in self.manifest.shards if shard.path not in observed]
+        if self._device_kept is not None:
+            self._device_kept.arena.close()
 
 
-def _judge_stopped(found: Sequence[Finding]) -> tuple[bool | None, tuple[Finding, ...]]:
-    """Of what was read before the stop, only bytes that differ are known; the rest was not looked at."""
-    differing = tuple(one for one in found if one.code == "digest_mismatch")
-    return (False if differing else None), differing
-
-
-def _stopped_evidence(read: _Read) -> dict[str, Any]:
-    if not read.stopped:
-        return {}
-    unread = [
-        {"path": read.shards[number].path, "read_bytes": read.totals.read_by_shard.get(number, 0), "bytes": planned}
-        for number, planned in read.planned_bytes.items()
-        if read.totals.read_by_shard.get(number, 0) < planned
-    ]
-    return {"stopped": {"planned_bytes": sum(read.planned_bytes.values()), "not_read": unread}}
+def _ends_of(shards: Sequence[StatedShard], extents: Sequence[Extent]) -> list[int]:
+    """Of each shard, where the last byte that will be read ends."""
+    ends = [0] * len(shards)
+    for extent in extents:
+        ends[extent.shard] = max(ends[extent.shard], extent.offset_bytes + extent.length_bytes)
+    return ends
 
 
 def prepare(params: ReloadParams, *, store: ObjectStore | None = None) -> PreparedReload:
@@ -301,13 +295,14 @@ def prepare(params: ReloadParams, *, store: ObjectStore | None = None) -> Prepar
     place = place_at(params.path, store)
     place.require()
     backends.choose(params.backend, None, None)
+    device = look_for_device(params)
     manifest, notes = _manifest_for(place, params.manifest)
     wanted = select(place, params.shards, params.ranks).shards
     locations = [stated.location for stated in place.stat_all(wanted) if stated.size_bytes is not None]
-    gds = _probe_gds(params, locations)
+    gds = _probe_gds(params, locations, device)
     if params.evict:
         evict(locations)
-    return PreparedReload(params, place, manifest, notes, gds, locations)
+    return PreparedReload(params, place, manifest, notes, gds, locations, device)
 
 
 def reload(
@@ -349,11 +344,19 @@ def _manifest_for(place: CheckpointPlace, given: Manifest | None) -> tuple[Manif
         return None, (error.finding,)
 
 
-def _probe_gds(params: ReloadParams, locations: Sequence[str]) -> GdsProbe | None:
+def _probe_gds(params: ReloadParams, locations: Sequence[str], device: Device | None) -> GdsProbe | None:
+    """A canary read of the largest file, where cuFile may be used at all."""
     if params.backend not in ("auto", "gds") or params.device == "cpu":
         return None
     if params.backend == "auto" and read_cuda_devices()[0] == 0:
         return None
     if not locations:
         return GdsProbe(usable=False, reason="there is no shard to try it on")
-    return read_gds(locations[0], device_index(params.device))
+    return read_gds(max(locations, key=_size_of), device.index if device is not None else 0)
+
+
+def _size_of(location: str) -> int:
+    try:
+        return os.stat(location).st_size
+    except OSError:
+        return 0

@@ -17,11 +17,18 @@ class Moments(NamedTuple):
     allocated_at: float
     verified_at: float
     materialized_at: float | None = None
+    arrived_at: float | None = None
+    """When the last byte had come to a device after it was read; None where none had to."""
+
+    @property
+    def kept_at(self) -> float:
+        """When the tensors could be used where they are kept."""
+        return self.verified_at if self.materialized_at is None else self.materialized_at
 
     @property
     def ended_at(self) -> float:
         """When the last phase ended."""
-        return self.verified_at if self.materialized_at is None else self.materialized_at
+        return self.kept_at if self.arrived_at is None else self.arrived_at
 
 
 class CpuMeter:
@@ -60,10 +67,16 @@ def phases_of(moments: Moments, totals: ReadTotals, *, verifies: bool) -> dict[s
         phases[Phase.VERIFY.value] = pass_seconds - read_seconds
     if moments.materialized_at is not None:
         phases[Phase.MATERIALIZE.value] = moments.materialized_at - moments.verified_at
+    if moments.arrived_at is not None:
+        phases[Phase.TO_DEVICE.value] = moments.arrived_at - moments.kept_at
     return phases
 
 
-def busy_of(totals: ReadTotals, *, verifies: bool) -> dict[str, float]:
-    """Seconds that threads spent in the phases that overlap, summed over the threads."""
+def busy_of(totals: ReadTotals, *, verifies: bool, copy_seconds: float | None = None) -> dict[str, float]:
+    """Seconds of work in the phases that overlap, summed over the threads; `copy_seconds` by the device's own clock."""
     busy = {Phase.READ.value: totals.reading_seconds}
-    return {**busy, Phase.VERIFY.value: totals.consuming_seconds} if verifies else busy
+    if verifies:
+        busy[Phase.VERIFY.value] = totals.consuming_seconds
+    if copy_seconds is not None:
+        busy[Phase.TO_DEVICE.value] = copy_seconds
+    return busy

@@ -6,13 +6,15 @@ A reload asks a transport to open each shard and, at the end, which path the byt
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from muster_agent.jobs.checkpoint_place import StatedShard
-from muster_agent.jobs.chunks import block_bytes_for, open_posix
+from muster_agent.jobs.chunks import open_posix
 from muster_agent.probes.gds import GdsProbe
 from muster_agent.reload import backends
-from muster_agent.reload.gds import GdsSession, GdsUnavailable
+from muster_agent.reload.gds import GdsSession
+from muster_agent.reload.gpu.memory import DeviceArena
 from muster_agent.reload.reader import READERS, InPlace
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import ShardSource
@@ -54,6 +56,14 @@ class Transport(Protocol):
         ...
 
 
+class DeviceShards:
+    """Places on a GPU for shards, by name. Raises DeviceUnavailable and NoDeviceRoom."""
+
+    def __init__(self, device_index: int, sizes_bytes: Mapping[str, int]) -> None:
+        self.numbers = {path: number for number, path in enumerate(sizes_bytes)}
+        self.arena = DeviceArena(device_index, list(sizes_bytes.values()))
+
+
 class HostTransport:
     """Files into host memory, around the page cache or through it. `gds` is what a probe said, where one was made."""
 
@@ -86,22 +96,21 @@ class HostTransport:
 
 
 class GdsTransport:
-    """Files into GPU memory through cuFile. Bytes stay there where nothing is to be proven about them, or where the GPU
-    proves them itself; else each block is read back. `chunk_bytes` None where there is nothing to compare with."""
+    """Files into GPU memory through cuFile. Bytes are proven there by the GPU itself, else by a copy of each block that
+    is read back; `chunk_bytes` None where there is nothing to compare with. The device keeps the shards of `kept`."""
 
     readers = READERS
     in_host_memory = False
     piece_bytes: int | None = None
 
-    def __init__(self, session: GdsSession, chunk_bytes: int | None) -> None:
-        self._session = session
+    def __init__(self, session: GdsSession, chunk_bytes: int | None, kept: DeviceShards | None = None) -> None:
+        self._session, self._kept = session, kept
         self._verifies = chunk_bytes is not None
-        stays = not self._verifies or session.hasher is not None
-        self.in_place = InPlace(chunk_bytes) if stays else None
+        self.in_place: InPlace | None = InPlace(chunk_bytes)
 
     def open(self, shard: StatedShard) -> ShardSource:
         """See `Transport`."""
-        return self._session.open(shard.location)
+        return self._session.open(shard.location, self._kept.numbers[shard.path] if self._kept is not None else 0)
 
     def path_taken(self, totals: ReadTotals) -> PathTaken:
         """See `Transport`."""
@@ -119,22 +128,3 @@ class GdsTransport:
     def close(self) -> None:
         """See `Transport`."""
         self._session.close()
-
-
-def open_transport(
-    choice: backends.Choice, gds: GdsProbe | None, device: str, chunk_bytes: int, *, verifies: bool
-) -> Transport:
-    """The transport of a choice; where cuFile does not open after all, the one through host memory."""
-    if not choice.gds:
-        return HostTransport(choice, gds)
-    try:
-        session = GdsSession(device_index(device), block_bytes_for(chunk_bytes), hash_chunks=verifies)
-    except GdsUnavailable as error:
-        return HostTransport(backends.Choice(gds=False, direct=True, reason=f"cuFile did not open: {error}"), gds)
-    return GdsTransport(session, chunk_bytes if verifies else None)
-
-
-def device_index(device: str) -> int:
-    """The number in `cuda:N`; 0 for `auto` and plain `cuda`."""
-    number = device.partition(":")[2]
-    return int(number) if number.isdigit() else 0

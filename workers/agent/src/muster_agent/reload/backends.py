@@ -70,7 +70,8 @@ def choose(requested: str, cached_ratio: float | None, gds: GdsProbe | None, dev
     if device is None or requested not in _INTO_DEVICE:
         return msgspec.structs.replace(host, reason="; ".join((*notes, host.reason)))
     if device.missing:
-        notes.append(f"cuda:{device.index} was asked for, but {device.missing}, so the bytes end in host memory")
+        missing = f"cuda:{device.index} was asked for, but {device.missing}"
+        notes = [*(notes or [missing]), "so the bytes end in host memory"]
         return msgspec.structs.replace(host, reason="; ".join((*notes, host.reason)))
     if requested == "auto" and gds is not None:
         notes.append(f"not straight to the GPU, since {gds.reason}")

@@ -162,6 +162,11 @@ class BounceSource:
         """Bytes that were read through the page cache, where the storage tells it."""
         return getattr(self._source, "buffered_bytes", 0)
 
+    @property
+    def dropped_bytes(self) -> int:
+        """Bytes that were read through the page cache and dropped from it again, where the storage tells it."""
+        return getattr(self._source, "dropped_bytes", 0)
+
     def close(self) -> None:
         """See `ShardSource.close`."""
         self._source.close()

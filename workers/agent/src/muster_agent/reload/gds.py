@@ -17,6 +17,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import xxhash
+
 from muster_agent.probes.nvidia_fs import NvidiaFs, read_nvidia_fs, reads_between
 from muster_agent.reload.gpu.device import CudaDevice, DeviceUnavailable
 from muster_agent.reload.gpu.hasher import ChunkHasher, HasherUnavailable
@@ -117,6 +119,14 @@ class GdsSession:
         self._cleanup.callback(self.cufile.buf_deregister, address)
         return address
 
+    def copy_back(self, length_bytes: int) -> memoryview:
+        """The first bytes of this thread's block, in host memory until the next call: for a device that cannot hash."""
+        host: memoryview | None = getattr(self._local, "host", None)
+        if host is None:
+            host = self._local.host = memoryview(bytearray(self._block_bytes))
+        self.device.copy_to_host(host, self.device_block(), length_bytes)
+        return host[:length_bytes]
+
     def counts(self) -> dict[str, int] | None:
         """Reads by path since the session began, over all GPUs; None where this cuFile does not count."""
         if not self._counting:
@@ -187,12 +197,13 @@ class GdsSource:
 
     def digests_in_place(self, length_bytes: int, chunk_bytes: int) -> list[int]:
         """See `InPlaceSource.digests_in_place`."""
-        hasher = self._session.hasher
-        if hasher is None:
-            raise OSError(f"the device does not hash: {self._session.no_hasher}")
         ranges = [(begin, min(chunk_bytes, length_bytes - begin)) for begin in range(0, length_bytes, chunk_bytes)]
+        session = self._session
         with _as_os_error():
-            return hasher.digests(self._session.device_block(), ranges)
+            if session.hasher is not None:
+                return session.hasher.digests(session.device_block(), ranges)
+            data = session.copy_back(length_bytes)
+            return [xxhash.xxh3_64_intdigest(data[begin : begin + size]) for begin, size in ranges]
 
     def _read(self, offset_bytes: int, length_bytes: int) -> tuple[int, int]:
         """(device address, bytes there) of the block at an offset."""

@@ -9,6 +9,7 @@ from muster_agent.jobs.reload import NotCold
 from muster_agent.jobs.reload import prepare as prepare_reload
 from muster_agent.jobs.selection import ShardsNotFound
 from muster_agent.protocol.wire import ReloadBody, ReloadParams
+from muster_agent.reload.gpu.device import DeviceUnavailable
 from muster_agent.reload.memory import NoRoom
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
 
@@ -22,6 +23,8 @@ def prepare(params: ReloadParams, context: TaskContext) -> Run:
         prepared = prepare_reload(wanted)
     except (CheckpointNotFound, ShardsNotFound) as error:
         raise TaskFailed("checkpoint_not_found", str(error)) from error
+    except ValueError as error:
+        raise TaskFailed("not_possible_here", str(error)) from error
 
     def run() -> ReloadBody:
         context.reporter.begin("read")
@@ -29,7 +32,7 @@ def prepare(params: ReloadParams, context: TaskContext) -> Run:
             body = prepared.run(context.control)
         except (CheckpointNotFound, ShardsNotFound) as error:
             raise TaskFailed("checkpoint_not_found", str(error)) from error
-        except (NotCold, NoRoom) as error:
+        except (NotCold, NoRoom, DeviceUnavailable) as error:
             raise TaskFailed("not_possible_here", str(error)) from error
         finally:
             prepared.close()

@@ -1,4 +1,4 @@
-"""The stand-in for the CUDA driver, for tests that ask for it."""
+"""A GPU for tests that ask for one: the stand-in for the CUDA driver."""
 
 from __future__ import annotations
 
