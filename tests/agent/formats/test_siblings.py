@@ -280,7 +280,7 @@ def test_a_conversion_of_a_step_is_not_held_to_what_the_steps_hold() -> None:
     assert not any(codes([*steps, converted]).values())
 
 
-@pytest.mark.parametrize("other", ["30.orbax-checkpoint-tmp", "30_universal", "30-unsharded", "30_hf"])
+@pytest.mark.parametrize("other", ["30.orbax-checkpoint-tmp", "30_universal", "30-unsharded", "30_hf", "30-last"])
 def test_what_is_unfinished_or_converted_is_no_second_one_of_its_step(other: str) -> None:
     assert codes([made(30, name="30"), made(30, name=other)]) == {"30": [], other: []}
 

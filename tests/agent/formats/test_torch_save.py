@@ -346,6 +346,28 @@ def test_ranks_of_different_parts_may_differ(tmp_path: Path) -> None:
     assert (shard_map.status, damage_codes(shard_map)) == (Status.COMPLETE, set())
 
 
+def test_a_rank_that_left_one_part_and_not_the_other_is_missed(tmp_path: Path) -> None:
+    files = {f"model_rank_{rank}.pt": torch_zip(MODEL) for rank in range(4)}
+    files |= {f"optimizer_rank_{rank}.pt": torch_zip(OPTIMIZER) for rank in range(3)}
+    shard_map = read_checkpoint(written(tmp_path / "step-7", files))
+    assert shard_map.status is Status.INCOMPLETE
+    assert {one.path for one in shard_map.findings if one.code == "shard_missing"} == {"optimizer_rank_3.pt"}
+
+
+def test_a_part_that_every_second_rank_writes_is_whole(tmp_path: Path) -> None:
+    files = {f"model_rank_{rank}.pt": torch_zip(MODEL) for rank in range(2)}
+    files |= {f"optimizer_rank_{rank}.pt": torch_zip(OPTIMIZER) for rank in range(4)}
+    shard_map = read_checkpoint(written(tmp_path / "step-7", files))
+    assert (shard_map.status, damage_codes(shard_map)) == (Status.COMPLETE, set())
+
+
+def test_an_epochs_number_in_fairseqs_file_name_is_no_step(tmp_path: Path) -> None:
+    state = {"args": None, "model": MODEL, "last_optimizer_state": OPTIMIZER, "extra_state": {"epoch": 2}}
+    state["optimizer_history"] = [{"num_updates": 200}]
+    shard_map = read_checkpoint(written(tmp_path, {"checkpoint2.pt": torch_zip(state)}) / "checkpoint2.pt")
+    assert shard_map.step == 200 and "step_mismatch" not in codes(shard_map)
+
+
 def test_a_folder_of_single_files_is_not_taken_for_one_checkpoint(tmp_path: Path) -> None:
     place = written(tmp_path / "run", {f"epoch_{epoch}.pt": torch_zip({**FULL, "step": epoch}) for epoch in (1, 2, 3)})
     assert [one.step for one in inventory(place).checkpoints] == [3, 2, 1]

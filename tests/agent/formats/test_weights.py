@@ -236,3 +236,23 @@ def test_an_optimizer_without_an_entry_for_each_parameter_is_no_damage(tmp_path:
         "optimizer.pt": optimizer,
     }
     assert read(write(tmp_path / "step-3", files)).status is Status.COMPLETE
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model (conflicted copy 2024-01-01).safetensors",
+        "model.sync-conflict-20240101.safetensors",
+        "model (1).safetensors",
+    ],
+)
+def test_a_second_copy_that_a_synchroniser_left_is_not_loaded_and_no_damage(name: str, tmp_path: Path) -> None:
+    files = {"model.safetensors": safetensors_bytes({"w": b"1234" * 8}), "config.json": "{}", name: b"x" * 100}
+    found = read(write(tmp_path / "model", files))
+    assert (found.status, alarms(found)) == (Status.COMPLETE, [("optimizer_missing", str(tmp_path / "model"))])
+
+
+def test_checkpoints_in_a_hidden_folder_of_their_own_are_found(tmp_path: Path) -> None:
+    for folder in (".checkpoints", ".cache"):
+        copy_sample("huggingface/trainer-single/checkpoint-9", tmp_path / folder)
+    assert [one.path for one in inventory(tmp_path).checkpoints] == [str(tmp_path / ".checkpoints/checkpoint-9")]

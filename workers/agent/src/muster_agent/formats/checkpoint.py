@@ -231,7 +231,7 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
         named = step_of_file(os.path.basename(path))
     if is_temporary(os.path.basename(path)):
         draft.settling, named = True, step_of_unfinished(os.path.basename(path))
-    if (draft.step is not None or draft.number_is_no_step) and counts_epochs(os.path.basename(path)):
+    if draft.number_is_no_step or (draft.step is not None and counts_epochs(os.path.basename(path))):
         named = None
     if _may_share_files(folder):
         draft.shards = [_with_shared_file(shard, folder) for shard in draft.shards]

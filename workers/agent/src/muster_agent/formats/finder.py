@@ -20,7 +20,7 @@ from muster_agent.formats.codes import finding
 from muster_agent.formats.folder import Folder, PosixTree, absolute, escapes
 from muster_agent.formats.hub_cache import root_of
 from muster_agent.formats.known_by_name import unread_tasks
-from muster_agent.formats.names import is_temporary, step_of_name, step_of_unfinished
+from muster_agent.formats.names import is_like_a_checkpoint, is_temporary, step_of_name, step_of_unfinished
 from muster_agent.formats.places import resolved
 from muster_agent.formats.pointers import is_other_name, is_pointer, read_pointer
 from muster_agent.formats.reader import Family, FamilyFormat
@@ -138,7 +138,7 @@ class Finder:
                     self.findings.append(_leftover(path))
                 else:
                     self._go_into(path, folder.identities.get(name), True, depth + 1)
-            elif (is_step := step_of_name(name) is not None) or not name.startswith("."):
+            elif (is_step := step_of_name(name) is not None) or not _is_hidden(name):
                 if is_step or depth < MAX_DEPTH:
                     self._go_into(path, folder.identities.get(name), is_step, depth + 1)
                 else:
@@ -218,6 +218,11 @@ class Finder:
             read.append(found)
             self.progress.done()
         return read
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether it is a hidden folder, and not one of checkpoints, which some jobs hide: `.checkpoints`."""
+    return name.startswith(".") and not is_like_a_checkpoint(name[1:])
 
 
 def _holds_steps(folder: Folder) -> bool:

@@ -9,7 +9,7 @@ from muster_agent.formats.base import Role
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, reach
-from muster_agent.formats.names import is_temporary
+from muster_agent.formats.names import is_set_aside, is_temporary
 from muster_agent.formats.own_names import misplaced_findings
 from muster_agent.formats.safetensors import add_absent, add_shard, read_shard
 from muster_agent.formats.safetensors_index import (
@@ -82,6 +82,8 @@ def _add_role(draft: Draft, role: Role) -> None:
 def _add_safetensors(draft: Draft, folder: Folder, names: Collection[str], *, with_tensors: bool) -> set[str]:
     """Indexed files, else numbered ones, else single ones."""
     listed = {name for name in names if name.endswith(".safetensors")}
+    own = {name for name in listed if not is_set_aside(name)}
+    listed = own or listed
     index = next((name for name in sorted(names) if is_indexed_name(name)), None)
     if index is not None and index not in folder.files:
         add_absent(draft, folder, index, "")

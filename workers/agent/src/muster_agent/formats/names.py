@@ -111,8 +111,13 @@ _SET_ASIDE = re.compile(
 )
 
 
-_COPIED = re.compile(r"copy of .*|.* \(\d{1,4}\)(?:\.[a-z]+)?|.* (?:- )?copy(?: \d{1,4})?(?:\.[a-z]+)?", re.DOTALL)
-"""As desktops and browsers name a second copy: `Copy of step-5`, `step-5 (1)`, `step-5 - Copy`, `step-5 copy 2`."""
+_COPIED = re.compile(
+    r"copy of .*|.* \(\d{1,4}\)(?:\.[a-z]+)?|.* (?:- )?copy(?: \d{1,4})?(?:\.[a-z]+)?"
+    r"|.*\(.*conflicted copy.*\).*|.*\.sync-conflict-.*",
+    re.DOTALL,
+)
+"""As desktops, browsers and file synchronisers name a second copy: `Copy of step-5`, `step-5 (1)`, `step-5 - Copy`,
+`step-5 copy 2`, `model (conflicted copy 2024-01-01).safetensors`."""
 
 
 def is_set_aside(name: str) -> bool:

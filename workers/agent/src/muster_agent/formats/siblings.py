@@ -29,7 +29,7 @@ _KINDS = _STATE | {Role.SCHEDULER}
 _SIZED = frozenset({Role.MODEL, Role.OPTIMIZER, Role.OTHER})
 GENERATION_GAP_SECONDS = 3600.0
 _CONVERTED = re.compile(
-    r"(.+)[-_.](?:universal|unsharded|hf|huggingface|merged|consolidated|converted|export(?:ed)?|fp32|fp16|bf16|ema)",
+    r"(.+)[-_.](?:universal|unsharded|hf|huggingface|merged|consolidated|converted|export(?:ed)?|fp32|fp16|bf16|ema|last)",
     re.ASCII | re.IGNORECASE | re.DOTALL,
 )
 _KEPT = re.compile(r"(?:^|[-_.])(?:best|final)(?:[-_.]|$)", re.ASCII | re.IGNORECASE)

@@ -32,6 +32,8 @@ _EPOCH_FOLDER = re.compile(r"(?:epoch|ep)[-_=]?(\d{1,9})", re.ASCII | re.IGNOREC
 _EPOCH_STEM = re.compile(r"(?:.*[-_.])?epoch[-_=]?(\d{1,9})", re.ASCII | re.IGNORECASE)
 SMALL_BYTES = 1024 * 1024
 """The values of files up to this size are always read: side files are where code hides, and it costs little."""
+_FAIRSEQ_EPOCH = re.compile(r"checkpoint\d{1,9}\.pt", re.ASCII)
+"""What fairseq calls the file of an epoch's end."""
 _STATE_NAMES = ("pytorch_model", "model", "optimizer", "scheduler")
 _MAX_ABSENT = 200
 _MAX_SUB_FOLDERS = 64
@@ -91,6 +93,8 @@ def read_loaded(folder: Folder, name: str, with_tensors: bool) -> tuple[Draft, L
     draft.step = loaded_step(loaded)
     if draft.step is None:
         _take_epoch(draft, loaded)
+    elif _FAIRSEQ_EPOCH.fullmatch(name) and isinstance(loaded.value, dict) and "optimizer_history" in loaded.value:
+        draft.number_is_no_step = True
     if with_tensors:
         draft.tensors.extend(tensor_ranges(loaded, name))
     if not draft.roles and draft.step is None and draft.roles is not None:
@@ -284,12 +288,29 @@ def add_absent_ranks(draft: Draft, folder: Folder, sets: Sequence[RankSet]) -> N
     for ranks in sets:
         if len(ranks.names) < 2 and ranks.world_size is None:
             continue
-        draft.world_size = max(draft.world_size or 0, len(ranks.expected)) or None
-        absent = [rank for rank in ranks.expected if rank not in ranks.names]
+        count = max(len(ranks.expected), _count_of_alike(ranks, sets))
+        draft.world_size = max(draft.world_size or 0, count) or None
+        absent = [rank for rank in range(count) if rank not in ranks.names]
         for rank in absent[:_MAX_ABSENT]:
             name = ranks.name_of(rank)
-            add_absent(draft, folder, name, f"rank {rank} of {len(ranks.expected)} has no {name}", rank=rank)
+            add_absent(draft, folder, name, f"rank {rank} of {count} has no {name}", rank=rank)
     if len(said) > 1:
         shown = " and ".join(map(str, sorted(said)))
         detail = f"its files name {shown} ranks: those of different saves lie together"
         draft.findings.append(finding("world_size_mismatch", path=folder.path, detail=detail))
+
+
+def _count_of_alike(ranks: RankSet, sets: Sequence[RankSet]) -> int:
+    """How many ranks wrote another part under names made the same way (`model_rank_3.pt`, `optimizer_rank_3.pt`), where
+    more than half of them wrote this one too: a part that fewer ranks share has half as many files, or less."""
+    alike = (one for one in sets if one is not ranks and one.tail == ranks.tail and _way(one.head) == _way(ranks.head))
+    count = max((len(one.expected) for one in alike), default=0)
+    return count if _way(ranks.head) and 2 * len(ranks.names) > count else 0
+
+
+def _way(head: str) -> str:
+    """What follows the word for the part: `rank_` of `model_rank_`."""
+    return _PART_WORD.sub("", head, count=1) if _PART_WORD.match(head) else ""
+
+
+_PART_WORD = re.compile(r"(?:model|optim(?:izer)?|opt|scheduler|rng|extra|ema|state|loader|dataloader)[-_.]", re.ASCII)
