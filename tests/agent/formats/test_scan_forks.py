@@ -18,6 +18,7 @@ from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.scan_cache import ScanCache
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.formats.damage import age
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -28,6 +29,7 @@ def root(tmp_path: Path) -> Path:
     for step in range(1, 20):
         write_checkpoint(tmp_path / "data" / "run", step, rank_bytes=300, world_size=2)
     (tmp_path / "data" / "run" / "step-00000003" / ".muster-manifest.json").write_text("{}")
+    age(tmp_path / "data")  # so old that the ages in sentences do not change between two scans
     return tmp_path / "data"
 
 
