@@ -48,6 +48,7 @@ INSTALLED_APPS = [
     "apps.fleet",
     "apps.storage",
     "apps.checkpoints",
+    "apps.transfers",
     "apps.audits",
     "apps.drills",
     "apps.recovery",

@@ -11,6 +11,7 @@ from apps.drills import schedules
 from apps.fleet import upkeep
 from apps.recovery import services as recovery
 from apps.storage import ceilings
+from apps.transfers import schedules as policies
 from workers.tasks.owners import ADVANCE, DUE
 
 
@@ -25,6 +26,7 @@ def tick() -> None:
     """Every second: schedules that are due, and scans after saves."""
     schedules.fire_due()
     rescans.fire_due()
+    policies.fire_due()
 
 
 @shared_task(name="muster.control.sweep")
@@ -37,6 +39,7 @@ def sweep() -> None:
             wake_owner(owner_kind, owner_id)
     rescans.request_overdue()
     ceilings.request_overdue()
+    policies.fire_on_complete()
     scan_pruning.prune()
     recovery.follow_runs()
     alerts.evaluate()

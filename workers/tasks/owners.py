@@ -8,9 +8,11 @@ from apps.audits import services as audits
 from apps.checkpoints import scans
 from apps.drills import engine as drills
 from apps.storage import ceilings
+from apps.transfers import moving as transfers
 
 ADVANCE: dict[str, Callable[[str], None]] = {
     "scan": scans.advance,
+    "transfer": transfers.advance,
     "audit": audits.advance,
     "drill": drills.advance,
     "ceiling": ceilings.advance,
@@ -19,6 +21,7 @@ ADVANCE: dict[str, Callable[[str], None]] = {
 
 DUE: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("scan", scans.due),
+    ("transfer", transfers.due),
     ("audit", audits.due),
     ("drill", drills.due),
     ("ceiling", ceilings.due),

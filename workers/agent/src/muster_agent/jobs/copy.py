@@ -60,8 +60,9 @@ class CopyJob:
     def survey(self) -> None:
         """Find out what is to be copied; nothing is written."""
         if not self.cursor.is_surveyed:
-            files, folders = survey(self.order)
-            self.cursor.files, self.cursor.folders, self.cursor.is_surveyed = files, folders, True
+            cursor = self.cursor
+            cursor.files, cursor.left_out, cursor.folders = survey(self.order)
+            cursor.is_surveyed = True
             self._save()
 
     # -- copying -------------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ class CopyCursor(msgspec.Struct, kw_only=True):
     """How far a copy is; enough to go on after a crash, in another process or on another host."""
 
     files: list[CopiedFile] = msgspec.field(default_factory=list)
+    left_out: list[CopiedFile] = msgspec.field(default_factory=list)
+    """Files of the source that are not copied, as the order says."""
     folders: list[str] = msgspec.field(default_factory=list)
     is_surveyed: bool = False
     is_closed: bool = False

@@ -23,16 +23,26 @@ def known_files(files: Sequence[CopiedFile]) -> list[Known]:
     return sorted((one.path, one.size_bytes, one.mtime_ns) for one in files)
 
 
-def retire_folder(path: str, root: str, tag: str, known: Sequence[Known], check: Callable[[], None]) -> bool:
-    """Remove the checkpoint at `path`, of which exactly the files in `known` were copied or may go. False where nothing
-    of it was there any more. Raises CopyTrouble `source_changed`, with everything in its place again, where other files
-    lie there. May be repeated after a crash at any moment."""
+def is_under_way(path: str, tag: str) -> bool:
+    """Whether an earlier attempt has put it out of sight, and has not ended."""
+    return os.path.lexists(_hidden(path, tag))
+
+
+def _hidden(path: str, tag: str) -> str:
     parent, name = os.path.split(path)
-    aside = os.path.join(parent, ASIDE_PREFIX + tag)
-    hidden = os.path.join(aside, name)
+    return os.path.join(parent, ASIDE_PREFIX + tag, name)
+
+
+def retire_folder(path: str, root: str, tag: str, known: Sequence[Known] | None, check: Callable[[], None]) -> bool:
+    """Remove the checkpoint at `path`, of which exactly the files in `known` were copied or may go; None finishes a
+    removal that is under way, whose files were compared before. False where nothing of it was there any more. Raises
+    CopyTrouble `source_changed`, with everything in its place again, where other files lie there. May be repeated after
+    a crash at any moment."""
+    hidden = _hidden(path, tag)
+    aside, parent = os.path.dirname(hidden), os.path.dirname(path)
     with _removing(path):
         was_there = os.path.lexists(path)
-        if was_there and not os.path.lexists(hidden):
+        if known is not None and was_there and not os.path.lexists(hidden):
             _require_same(path, root, known)
             failpoint("retire.checked")
             _put_aside(path, aside, hidden)
@@ -41,7 +51,8 @@ def retire_folder(path: str, root: str, tag: str, known: Sequence[Known], check:
         elif was_there:
             raise CopyTrouble("source_changed", f"{path} is there again while its removal is under way; look at it")
         was_there = was_there or os.path.lexists(hidden)
-        _remove(hidden, known, check)
+        if os.path.lexists(hidden):
+            _remove(hidden, known if known is not None else known_files(list_files(hidden, root)[0]), check)
         shutil.rmtree(aside, ignore_errors=True)
         _sync(parent)
     failpoint("retire.removed")

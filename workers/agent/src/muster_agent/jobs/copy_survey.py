@@ -103,23 +103,21 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def survey(order: CopyOrder) -> Listing:
-    """The files to copy, each with what the seal and the metadata know of it. Raises CopyTrouble where the source is
+def survey(order: CopyOrder) -> tuple[list[CopiedFile], list[CopiedFile], list[str]]:
+    """The files to copy, each with what the seal and the metadata know of it; those that are left out; the folders.
+    Raises CopyTrouble where the source is
     not complete, changed since it was sealed, or cannot be copied as it is."""
     files, folders = list_files(order.source, order.source_root)
     shard_map = require_whole(order.source)
     by_path = {shard.path: shard for shard in shard_map.shards}
-    left_out = set(order.leave_out_roles)
-    kept = []
     for one in files:
         shard = by_path.get(one.path)
         if shard is not None:
             one.rank, one.role, one.is_shard = shard.rank, shard.role.value, True
-        if one.role not in left_out:
-            kept.append(one)
     if order.manifest is not None:
         _take_seal(order.manifest, files, order.source)
-    return kept, folders
+    left_out = [one for one in files if one.role in order.leave_out_roles]
+    return [one for one in files if one.role not in order.leave_out_roles], left_out, folders
 
 
 def _take_seal(manifest: Manifest, files: list[CopiedFile], source: str) -> None:

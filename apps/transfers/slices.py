@@ -1,0 +1,116 @@
+"""One worker's turn at a transfer: its lease, its time, and what it tells the row meanwhile."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from django.db.models import Q
+from django.utils import timezone
+from muster_agent.jobs.control import Cancelled, JobControl
+from muster_agent.jobs.copy_model import CopyCursor
+
+from apps.core.ids import new_id
+from apps.core.wakeups import announce
+from apps.transfers.models import Transfer, TransferCursor
+
+SLICE_SECONDS = 30.0
+NOTE_SECONDS = 1.0
+LEASE = timedelta(seconds=120)
+"""Longer than a Celery task may live: a second worker takes over only from a dead one."""
+
+
+class SliceEnded(Cancelled):
+    """The slice's time is over; the transfer is not."""
+
+
+class SliceControl(JobControl):
+    """Ends the work when the slice is over, or when the row was paused, cancelled or taken over."""
+
+    def __init__(self, transfer: Transfer, cursor: CopyCursor, monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._transfer, self._cursor, self._monotonic = transfer, cursor, monotonic
+        self._began_at = self._noted_at = monotonic()
+
+    def check(self) -> None:
+        super().check()
+        if self._monotonic() - self._began_at > SLICE_SECONDS:
+            raise SliceEnded("the slice's time is over")
+
+    def note(self) -> None:
+        """Tell the row how far it is; from the slice's own thread, since others must not touch its connection."""
+        now = self._monotonic()
+        if now - self._noted_at < NOTE_SECONDS:
+            return
+        self._noted_at = now
+        if not _mine(self._transfer).update(**progress_of(self._cursor)):
+            self.cancel()
+        announce(f"transfer:{self._transfer.pk}")
+
+    @property
+    def elapsed_seconds(self) -> float:
+        return self._monotonic() - self._began_at
+
+
+def progress_of(cursor: CopyCursor) -> dict[str, int]:
+    """The columns that show how far it is."""
+    if not cursor.is_surveyed:
+        return {"copied_bytes": 0, "proven_bytes": 0}
+    return {
+        "total_bytes": cursor.total_bytes,
+        "copied_bytes": cursor.copied_bytes,
+        "proven_bytes": cursor.proven_bytes,
+    }
+
+
+def take_lease(transfer: Transfer) -> bool:
+    """Keep other workers out for a while; False when one is at it."""
+    now, token = timezone.now(), new_id("lse")
+    free = Transfer.objects.filter(Q(lease_expires_at=None) | Q(lease_expires_at__lte=now), pk=transfer.pk)
+    taken = free.filter(state=transfer.state).update(
+        lease_expires_at=now + LEASE, lease_token=token, next_attempt_at=now + LEASE
+    )
+    transfer.lease_token = token
+    return taken == 1
+
+
+def give_lease_back(transfer: Transfer, *, again: bool) -> None:
+    """`again`: any worker may take the next slice at once."""
+    mine = Transfer.objects.filter(pk=transfer.pk, lease_token=transfer.lease_token)
+    mine.update(lease_expires_at=None, lease_token="")
+    if again:
+        Transfer.objects.filter(pk=transfer.pk, lease_expires_at=None).exclude(next_attempt_at=None).update(
+            next_attempt_at=timezone.now()
+        )
+
+
+def _mine(transfer: Transfer) -> Any:
+    return Transfer.objects.filter(pk=transfer.pk, lease_token=transfer.lease_token, state=transfer.state)
+
+
+def load_cursor(transfer: Transfer) -> CopyCursor:
+    """How far it is; an empty one where nothing was begun, or what was saved cannot be read."""
+    row = TransferCursor.objects.filter(transfer=transfer).first()
+    if row is None:
+        return CopyCursor()
+    try:
+        return msgspec.json.decode(zlib.decompress(bytes(row.body)), type=CopyCursor)
+    except (zlib.error, msgspec.DecodeError, ValueError):
+        return CopyCursor()
+
+
+def save_cursor(transfer: Transfer, cursor: CopyCursor) -> None:
+    """Only while the lease is held: a slow worker must not overwrite what a later one knows."""
+    if not Transfer.objects.filter(pk=transfer.pk, lease_token=transfer.lease_token).exists():
+        return
+    body = zlib.compress(msgspec.json.encode(cursor), 1)
+    TransferCursor.objects.update_or_create(transfer=transfer, defaults={"body": body, "saved_at": timezone.now()})
+    Transfer.objects.filter(pk=transfer.pk).update(**progress_of(cursor))
+
+
+def forget_cursor(transfer: Transfer) -> None:
+    TransferCursor.objects.filter(transfer=transfer).delete()

@@ -1,0 +1,13 @@
+"""Moving bytes between tiers that are mounted where the workers run."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from apps.transfers import moving
+
+
+@shared_task(name="muster.move.slice")
+def move_slice(transfer_id: str) -> None:
+    """At most half a minute of one transfer; the next slice is woken where it is not done."""
+    moving.work(transfer_id)
