@@ -13,6 +13,7 @@ urlpatterns = [
     path("v1/", include("apps.fleet.api_urls")),
     path("v1/", include("apps.storage.api_urls")),
     path("v1/", include("apps.checkpoints.api_urls")),
+    path("v1/", include("apps.transfers.api_urls")),
     path("v1/", include("apps.audits.api_urls")),
     path("v1/", include("apps.drills.api_urls")),
     path("v1/", include("apps.recovery.api_urls")),

@@ -227,6 +227,7 @@ class TierRateLimit(models.Model):
     """At most so many bytes per second are read from and written to a tier by all transfers together, in a window of
     the day. Equal begin and end: the whole day."""
 
+    id = IdField(prefix="lim")
     tier = models.ForeignKey(StorageTier, on_delete=models.CASCADE, related_name="rate_limits")
     max_bytes_per_second = models.BigIntegerField()
     begins = models.TimeField()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import time, timedelta
 from functools import cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from apps.drills.models import Drill, DrillPlan
 from apps.fleet import services as fleet
 from apps.fleet.models import AgentTask, ClusterGrant
 from apps.storage.models import CeilingRun
+from apps.transfers.models import CheckpointPin, RetentionPolicy, TierRateLimit, Transfer
 
 pytestmark = pytest.mark.django_db
 BASE = "/api/v1"
@@ -113,6 +114,31 @@ OPERATIONS: dict[str, Needs] = {
     "cancel_scan": Needs(OPERATOR),
     "list_scan_changes": VIEWER,
     "get_scan_diff": VIEWER,
+    "list_policies": VIEWER,
+    "get_policy": VIEWER,
+    "get_policy_plan": VIEWER,
+    "list_policy_migrations": VIEWER,
+    "create_policy": Needs(
+        OPERATOR, body=lambda ids: {"cluster": ids["cluster"], "name": "p2", "hot_tier": ids["cold-tier"]}
+    ),
+    "update_policy": Needs(OPERATOR, body=lambda _ids: {"keep_newest": 3}),
+    "delete_policy": Needs(OPERATOR),
+    "run_policy": Needs(OPERATOR),
+    "list_transfers": VIEWER,
+    "get_transfer": VIEWER,
+    "create_transfer": Needs(
+        OPERATOR, body=lambda ids: {"placement": ids["placement"], "kind": "move", "tier": ids["cold-tier"]}
+    ),
+    "pause_transfer": Needs(OPERATOR),
+    "resume_transfer": Needs(OPERATOR),
+    "cancel_transfer": Needs(OPERATOR),
+    "get_checkpoint_marks": VIEWER,
+    "pin_checkpoint": Needs(OPERATOR, body=lambda _ids: {"reason": "paper"}),
+    "unpin_checkpoint": Needs(OPERATOR),
+    "label_checkpoint": Needs(OPERATOR, body=lambda _ids: {"labels": ["release"]}),
+    "list_tier_rate_limits": VIEWER,
+    "create_tier_rate_limit": Needs(OPERATOR, body=lambda _ids: {"max_bytes_per_second": 1000}),
+    "delete_tier_rate_limit": Needs(OPERATOR),
     "list_audits": VIEWER,
     "get_audit": VIEWER,
     "create_audit": Needs(OPERATOR, body=lambda ids: {"placement": ids["placement"], "mode": "seal"}),
@@ -189,6 +215,24 @@ def world() -> World:
         tier=tier, agent=agent, state="finished", requested_by="x", created_at=now, finished_at=now
     )
     audit = Audit.objects.create(placement=placement, mode="verify", requested_by="x", created_at=now)
+    cold = factories.tier(east, "nas", "/nas", speed_order=2)
+    policy = RetentionPolicy.objects.create(
+        cluster=east, name="keep", hot_tier=tier, cold_tier=cold, created_by="x", created_at=now
+    )
+    transfer = Transfer.objects.create(
+        cluster=east,
+        checkpoint=placement.checkpoint,
+        kind="move",
+        source=placement,
+        target_tier=cold,
+        target_path="/nas/llama-70b/step-10",
+        requested_by="x",
+        created_at=now,
+    )
+    CheckpointPin.objects.create(checkpoint=placement.checkpoint, reason="x", pinned_by="x", created_at=now)
+    limit = TierRateLimit.objects.create(
+        tier=tier, max_bytes_per_second=1, begins=time(0), ends=time(0), created_at=now
+    )
     alert = Alert.objects.create(
         cluster=east, rule="damage", subject_kind="placement", subject_id=placement.pk, summary="x", opened_at=now
     )
@@ -206,6 +250,10 @@ def world() -> World:
         "placement": placement.pk,
         "scan": scan.pk,
         "audit": audit.pk,
+        "cold-tier": cold.pk,
+        "policie": policy.pk,
+        "transfer": transfer.pk,
+        "rate-limit": limit.pk,
         "drill": drill.pk,
         "plan": plan.pk,
         "task": task.pk,

@@ -17,7 +17,7 @@ from apps.checkpoints import placements
 from apps.checkpoints.models import Finding, Placement, RunAttempt, RunPointer
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.models import Transition
-from apps.transfers import moving, services, slices
+from apps.transfers import marks, moving, services, slices
 from apps.transfers.models import Transfer, TransferCursor
 from apps.transfers.services import request_transfer
 from tests.transfers.conftest import Tiers, drive
@@ -97,7 +97,7 @@ def test_a_copy_that_is_verified_below_is_only_removed(tiers: Tiers) -> None:
 
 # -- what keeps the source ---------------------------------------------------------------------------------------------
 def pin(tiers: Tiers) -> None:
-    services.pin(checkpoint=tiers.placement(10).checkpoint, reason="paper", actor="olga")
+    marks.pin(checkpoint=tiers.placement(10).checkpoint, reason="paper", actor="olga")
 
 
 def hold(tiers: Tiers) -> None:

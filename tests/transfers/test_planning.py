@@ -13,7 +13,7 @@ from django.utils import timezone
 from muster_agent.decide.retention import Action, Plan
 
 from apps.core.errors import Conflict, InvalidInput
-from apps.transfers import limits, planning, policies, schedules, services
+from apps.transfers import limits, marks, planning, policies, schedules
 from apps.transfers.facts import measured_bytes_per_second
 from apps.transfers.models import Migration, RetentionPolicy, TierRateLimit, Transfer
 from tests.transfers.conftest import Tiers, drive
@@ -27,7 +27,7 @@ def acted(found: Plan) -> dict[int, str]:
 
 def test_a_policy_plans_moves_and_says_why_each_other_one_stays(tiers: Tiers) -> None:
     tiers.save(10, 20, 30, 40)
-    services.pin(checkpoint=tiers.placement(10).checkpoint, reason="paper", actor="olga")
+    marks.pin(checkpoint=tiers.placement(10).checkpoint, reason="paper", actor="olga")
     found = planning.preview(tiers.policy())
     assert acted(found) == {20: "move"}
     told = {line.copy.step: "; ".join(line.reasons) for line in found.lines}
@@ -89,7 +89,7 @@ def test_a_copy_expires_only_while_its_policy_still_says_so(tiers: Tiers) -> Non
     for transfer in [*planning.run_policy(policy=policy, actor="x").transfers.all()]:
         drive(transfer)
     (waiting,) = planning.run_policy(policy=policy, actor="x").transfers.filter(source__checkpoint__step=10)
-    services.set_labels(checkpoint=waiting.checkpoint, labels=["release"], actor="olga")
+    marks.set_labels(checkpoint=waiting.checkpoint, labels=["release"], actor="olga")
     policies.update_policy(policy=policy, changes={"exempt_labels": ["release"]}, actor="olga")
     ended = drive(waiting)
     assert (ended.state, ended.problem) == ("cancelled", "the source stays: its label release is exempt")

@@ -1,0 +1,96 @@
+"""Reading policies, plans and transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from django.db.models import QuerySet
+from muster_agent.decide.retention import Action, Line, Plan
+
+from apps.checkpoints.models import TrainingRun
+from apps.storage.models import StorageTier
+from apps.transfers.models import Migration, RetentionPolicy, Transfer
+
+MAX_LINES = 1000
+
+
+def policies() -> QuerySet[RetentionPolicy]:
+    return RetentionPolicy.objects.select_related("cluster", "run", "hot_tier", "cold_tier")
+
+
+def migrations() -> QuerySet[Migration]:
+    return Migration.objects.select_related("policy")
+
+
+def transfers() -> QuerySet[Transfer]:
+    return Transfer.objects.select_related(
+        "cluster", "checkpoint__run", "source__tier", "target_tier", "migration__policy"
+    )
+
+
+class Progress(NamedTuple):
+    """How far a transfer is; None is not measured."""
+
+    done_ratio: float | None
+    bytes_per_second: float | None
+    eta_seconds: float | None
+
+
+def progress_of(transfer: Transfer) -> Progress:
+    """Copying and proving count alike: both pass every byte once."""
+    copied, proven, total = transfer.copied_bytes, transfer.proven_bytes, transfer.total_bytes
+    seconds = transfer.copy_seconds + transfer.prove_seconds
+    rate = (copied + proven) / seconds if seconds > 0 and copied else None
+    is_moving = transfer.state in (Transfer.State.COPYING, Transfer.State.PROVING, Transfer.State.PAUSED)
+    left = max(2 * total - copied - proven, 0)
+    return Progress(
+        done_ratio=min((copied + proven) / (2 * total), 1.0) if total else None,
+        bytes_per_second=rate,
+        eta_seconds=left / rate if rate and is_moving else None,
+    )
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """A plan with names. What acts comes first; of many copies that stay the first thousand lines are enough."""
+    lines = sorted(plan.lines, key=lambda line: line.action is Action.STAY)[:MAX_LINES]
+    runs = TrainingRun.objects.in_bulk({line.copy.run for line in lines})
+    tiers = StorageTier.objects.in_bulk({line.copy.tier for line in lines} | {line.to_tier for line in lines} - {None})
+    return {
+        **{f"{action.value}_count": len(plan.of(action)) for action in Action},
+        "moved_bytes": plan.moved_bytes,
+        "freed_bytes": plan.freed_bytes,
+        "seconds": plan.seconds,
+        "notes": list(plan.notes),
+        "line_count": len(plan.lines),
+        "lines": [_line_json(line, runs, tiers) for line in lines],
+    }
+
+
+def _line_json(line: Line, runs: dict[str, TrainingRun], tiers: dict[Any, StorageTier]) -> dict[str, Any]:
+    copy = line.copy
+    return {
+        "placement": copy.placement,
+        "checkpoint": copy.checkpoint,
+        "run": copy.run,
+        "run_name": runs[copy.run].name if copy.run in runs else "",
+        "step": copy.step,
+        "tier_name": tiers[copy.tier].name if copy.tier in tiers else "",
+        "path": copy.path,
+        "action": line.action.value,
+        "to_tier_name": tiers[line.to_tier].name if line.to_tier in tiers else None,
+        "reasons": list(line.reasons),
+        "total_bytes": copy.total_bytes,
+        "moved_bytes": line.moved_bytes,
+        "freed_bytes": line.freed_bytes,
+        "without_optimizer": line.without_optimizer,
+        "seconds": line.seconds,
+    }
+
+
+def totals(rows: Sequence[Transfer]) -> dict[str, int]:
+    """Of the transfers on a page: how many there are of each state."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.state] = counts.get(row.state, 0) + 1
+    return counts
