@@ -144,8 +144,11 @@ class Move:
         """The next state. Raises Cancelled when somebody else changed it meanwhile."""
         ended: dict[str, Any] = {"finished_at": timezone.now(), "next_attempt_at": None} if state in FINISHED else {}
         fields = {"problem": "", "problem_code": "", "attempts": 0, **ended, **fields}
-        if not transition(self.transfer, old=self.transfer.state, new=state, reason=fields["problem"], **fields):
-            raise Cancelled("the transfer was paused, cancelled or taken over")
+        with transaction.atomic():
+            if not transition(self.transfer, old=self.transfer.state, new=state, reason=fields["problem"], **fields):
+                raise Cancelled("the transfer was paused, cancelled or taken over")
+            if state in FINISHED:
+                slices.forget_cursor(self.transfer)
         announce(f"transfer:{self.transfer.pk}")
 
     def _job(self) -> CopyJob:
@@ -252,7 +255,6 @@ def _slice(transfer: Transfer) -> bool:
             return _meet(move, trouble)
         except ApplicationError as error:
             return _fail(transfer, "conflict", error.detail)
-    slices.forget_cursor(transfer)
     return False
 
 
@@ -303,7 +305,9 @@ def _wait(transfer: Transfer, trouble: CopyTrouble) -> bool:
     return False
 
 
+@transaction.atomic
 def _fail(transfer: Transfer, code: str, why: str) -> bool:
+    """End it. What it had copied is removed by a further slice, which needs the cursor until then."""
     log.warning("transfer %s failed: %s", transfer.pk, why)
     transition(
         transfer,
@@ -315,6 +319,8 @@ def _fail(transfer: Transfer, code: str, why: str) -> bool:
         finished_at=timezone.now(),
         next_attempt_at=None if transfer.is_clean else timezone.now(),
     )
+    if transfer.is_clean:
+        slices.forget_cursor(transfer)
     announce(f"transfer:{transfer.pk}")
     return not transfer.is_clean
 
@@ -341,5 +347,6 @@ def _clean(transfer: Transfer) -> None:
         log.warning("what transfer %s left at %s is still there: %s", transfer.pk, transfer.target_path, trouble)
         Transfer.objects.filter(pk=transfer.pk).update(next_attempt_at=wait, **fields)
         return
-    Transfer.objects.filter(pk=transfer.pk).update(next_attempt_at=None, is_clean=True, **fields)
-    slices.forget_cursor(transfer)
+    with transaction.atomic():
+        Transfer.objects.filter(pk=transfer.pk).update(next_attempt_at=None, is_clean=True, **fields)
+        slices.forget_cursor(transfer)

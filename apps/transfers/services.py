@@ -18,7 +18,7 @@ from apps.core.wakeups import announce
 from apps.storage.models import StorageTier
 from apps.storage.paths import contains
 from apps.transfers.facts import FINISHED
-from apps.transfers.models import Migration, RetentionPolicy, Transfer
+from apps.transfers.models import Migration, RetentionPolicy, Transfer, TransferCursor
 from apps.transfers.reach import why_out_of_reach
 
 OWNER_KIND = "transfer"
@@ -227,7 +227,9 @@ def cancel(*, transfer: Transfer, actor: str) -> Transfer:
         finished_at=timezone.now(),
         next_attempt_at=None if transfer.is_clean else timezone.now(),
     )
-    if not transfer.is_clean:
+    if transfer.is_clean:
+        TransferCursor.objects.filter(transfer=transfer).delete()
+    else:
         enqueue(SLICE, transfer_id=transfer.pk)
     return _told(transfer, "cancel", actor)
 
