@@ -22,7 +22,12 @@ NAVIGATION = (
     ("tiers", "Tiers"),
     ("analysis", "Analysis"),
 )
-MORE = (("audits", "Audits"), ("activity", "Activity log"))
+MORE = (
+    ("policies", "Retention policies"),
+    ("transfers", "Transfers"),
+    ("audits", "Audits"),
+    ("activity", "Activity log"),
+)
 # A page belongs to the entry of the navigation that leads to it.
 SECTIONS = {
     "run": "runs",
@@ -36,6 +41,11 @@ SECTIONS = {
     "plan-delete": "plans",
     "node": "nodes",
     "audit": "audits",
+    "policy": "policies",
+    "policy-create": "policies",
+    "policy-delete": "policies",
+    "policy-plan": "policies",
+    "transfer": "transfers",
     "tier": "tiers",
     "scan": "tiers",
 }

@@ -81,6 +81,23 @@ LOOKS: dict[str, dict[str, Look]] = {
         "failed": Look("bad", "failed"),
         "cancelled": Look("none", "cancelled"),
     },
+    "transfer": {
+        "planned": Look("none", "planned"),
+        "copying": Look("info", "copying", running=True),
+        "proving": Look("info", "proving", running=True),
+        "switching": Look("info", "switching", running=True),
+        "retiring": Look("info", "retiring", running=True),
+        "done": Look("ok", "done"),
+        "paused": Look("warn", "paused"),
+        "cancelled": Look("none", "cancelled"),
+        "failed": Look("bad", "failed"),
+    },
+    "retention": {
+        "move": Look("info", "moves"),
+        "retire": Look("info", "is removed here"),
+        "expire": Look("warn", "expires"),
+        "stay": Look("none", "stays"),
+    },
     "change": {
         "appeared": Look("ok", "appeared"),
         "changed": Look("info", "changed"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import F, Q, QuerySet, Sum
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 from muster_agent.decide.keeping import Copy
 from muster_agent.decide.retention import Rules, TierState
@@ -18,7 +18,7 @@ from muster_agent.protocol.trust import Trust
 from apps.checkpoints.models import Placement, PlacementHold, RunAttempt, RunPointer, Shard, TrainingRun
 from apps.fleet.models import Cluster
 from apps.storage.models import StorageTier
-from apps.transfers.models import CheckpointLabel, CheckpointPin, RetentionPolicy, Transfer
+from apps.transfers.models import CheckpointLabel, RetentionPolicy, Transfer
 
 FINISHED = (Transfer.State.DONE, Transfer.State.CANCELLED, Transfer.State.FAILED)
 _DAY_SECONDS = 86_400.0
@@ -28,13 +28,10 @@ _MEASURED = 20
 
 @dataclass(slots=True)
 class _Around:
-    """What is known around the copies, by placement or checkpoint id."""
+    """What is known around the copies, by placement or run id."""
 
-    pins: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    labels: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     holds: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     transfers: dict[str, str] = field(default_factory=dict)
-    optimizer_bytes: dict[str, int] = field(default_factory=dict)
     made_from: dict[str, str] = field(default_factory=dict)
     pointers: dict[str, list[RunPointer]] = field(default_factory=lambda: defaultdict(list))
     attempts: dict[str, list[RunAttempt]] = field(default_factory=lambda: defaultdict(list))
@@ -49,18 +46,27 @@ def runs_of(policy: RetentionPolicy) -> QuerySet[TrainingRun]:
 
 
 def copies_of(
-    runs: Iterable[TrainingRun] | QuerySet[TrainingRun], *, with_optimizer: bool = False, now: datetime | None = None
+    runs: QuerySet[TrainingRun],
+    *,
+    exempt_labels: Sequence[str] = (),
+    with_optimizer: bool = False,
+    now: datetime | None = None,
 ) -> list[Copy]:
-    """Every copy of these runs that is, or may be, there. A constant number of queries."""
-    ids = [run.pk for run in runs]
-    rows = list(
-        Placement.objects.filter(checkpoint__run__in=ids)
+    """Every copy of these runs that is, or may be, there, each with one of `exempt_labels` if it has one. Five queries,
+    however many copies."""
+    label = CheckpointLabel.objects.filter(checkpoint=OuterRef("checkpoint"), label__in=list(exempt_labels))
+    rows = (
+        Placement.objects.filter(checkpoint__run__in=runs)
         .exclude(status=Placement.Status.MISSING)
-        .select_related("checkpoint")
-        .annotate(root=F("manifest__root_xxh3_128"))
+        .select_related("checkpoint__run", "checkpoint__pin")
+        .annotate(root=F("manifest__root_xxh3_128"), exempt=Subquery(label.order_by("label").values("label")[:1]))
         .order_by("checkpoint__run", "-checkpoint__step", "path")
     )
-    around = _load(ids, with_optimizer)
+    if with_optimizer:
+        optimizer = Shard.objects.filter(placement=OuterRef("pk"), role=Role.OPTIMIZER.value)
+        total = optimizer.order_by().values("placement").annotate(total=Sum("size_bytes")).values("total")
+        rows = rows.annotate(optimizer=Subquery(total))
+    around = _load(runs)
     at = now or timezone.now()
     return [_copy(row, around, at) for row in rows]
 
@@ -69,10 +75,13 @@ def _copy(row: Placement, around: _Around, now: datetime) -> Copy:
     checkpoint = row.checkpoint
     saved_at = checkpoint.saved_at or row.newest_mtime_at
     named, doubts = _pointers(row, around.pointers.get(checkpoint.run_id, ()))
+    pin = getattr(checkpoint, "pin", None)
+    exempt = getattr(row, "exempt", None)
     return Copy(
         placement=row.pk,
         checkpoint=row.checkpoint_id,
         run=checkpoint.run_id,
+        run_name=checkpoint.run.name,
         step=checkpoint.step,
         tier=row.tier_id,
         path=row.path,
@@ -81,12 +90,12 @@ def _copy(row: Placement, around: _Around, now: datetime) -> Copy:
         trust=Trust(row.trust),
         resumable=row.resumable,
         total_bytes=row.total_bytes,
-        optimizer_bytes=around.optimizer_bytes.get(row.pk, 0),
+        optimizer_bytes=getattr(row, "optimizer", None) or 0,
         root_digest=getattr(row, "root", None) or "",
         made_from=around.made_from.get(row.pk, ""),
         age_seconds=None if saved_at is None else max((now - saved_at).total_seconds(), 0.0),
-        pins=tuple(around.pins.get(row.checkpoint_id, ())),
-        labels=frozenset(around.labels.get(row.checkpoint_id, ())),
+        pins=() if pin is None else (str(pin),),
+        labels=frozenset() if exempt is None else frozenset({exempt}),
         holds=(*around.holds.get(row.pk, ()), *_jobs(row, around.attempts.get(checkpoint.run_id, ()))),
         pointers=named,
         pointer_doubts=doubts,
@@ -118,27 +127,23 @@ def _jobs(row: Placement, attempts: Sequence[RunAttempt]) -> Iterable[str]:
             yield f"running job {attempt.launch_id}"
 
 
-def _load(run_ids: Sequence[str], with_optimizer: bool) -> _Around:
+def _load(runs: QuerySet[TrainingRun]) -> _Around:
     around = _Around()
-    for pin in CheckpointPin.objects.filter(checkpoint__run__in=run_ids):
-        around.pins[pin.checkpoint_id].append(str(pin))
-    for label in CheckpointLabel.objects.filter(checkpoint__run__in=run_ids):
-        around.labels[label.checkpoint_id].add(label.label)
-    for hold in PlacementHold.objects.filter(placement__checkpoint__run__in=run_ids, released_at=None):
+    for hold in PlacementHold.objects.filter(placement__checkpoint__run__in=runs, released_at=None):
         around.holds[hold.placement_id].append(f"{hold.source_kind} {hold.source_id}")
-    for row in Transfer.objects.filter(checkpoint__run__in=run_ids).exclude(state__in=FINISHED):
-        around.transfers[row.source_id] = row.pk
-    trimmed = Transfer.objects.filter(checkpoint__run__in=run_ids, without_optimizer=True).exclude(target=None)
-    for made, root in trimmed.values_list("target", "source__manifest__root_xxh3_128"):
-        around.made_from[made or ""] = root or ""
-    for pointer in RunPointer.objects.filter(run__in=run_ids):
+    trimmed = Q(without_optimizer=True) & ~Q(target=None)
+    rows = Transfer.objects.filter(trimmed | ~Q(state__in=FINISHED), checkpoint__run__in=runs)
+    for transfer in rows.annotate(root=F("source__manifest__root_xxh3_128")).only(
+        "state", "source", "target", "without_optimizer"
+    ):
+        if transfer.state not in FINISHED:
+            around.transfers[transfer.source_id] = transfer.pk
+        if transfer.target_id is not None and transfer.without_optimizer:
+            around.made_from[transfer.target_id] = getattr(transfer, "root", None) or ""
+    for pointer in RunPointer.objects.filter(run__in=runs):
         around.pointers[pointer.run_id].append(pointer)
-    for attempt in RunAttempt.objects.filter(run__in=run_ids, ended_at=None):
+    for attempt in RunAttempt.objects.filter(run__in=runs, ended_at=None):
         around.attempts[attempt.run_id].append(attempt)
-    if with_optimizer:
-        sums = Shard.objects.filter(placement__checkpoint__run__in=run_ids, role=Role.OPTIMIZER.value)
-        totals = sums.values_list("placement").annotate(total=Sum("size_bytes")).order_by()
-        around.optimizer_bytes = {pk: total or 0 for pk, total in totals}
     return around
 
 

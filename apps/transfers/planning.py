@@ -26,7 +26,12 @@ _KINDS = {
 
 def preview(policy: RetentionPolicy, now: datetime | None = None) -> Plan:
     """What the policy would do now. A constant number of queries; nothing is written."""
-    copies = facts.copies_of(facts.runs_of(policy), with_optimizer=policy.optimizer_newest is not None, now=now)
+    copies = facts.copies_of(
+        facts.runs_of(policy),
+        exempt_labels=policy.exempt_labels,
+        with_optimizer=policy.optimizer_newest is not None,
+        now=now,
+    )
     return plan(
         copies,
         facts.rules_of(policy),

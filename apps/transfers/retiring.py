@@ -46,16 +46,16 @@ def remove_source(transfer: Transfer, cursor: CopyCursor, check: Callable[[], No
 
 # -- the rules ---------------------------------------------------------------------------------------------------------
 def _ask_rules(transfer: Transfer) -> None:
-    of_run = copies_of(TrainingRun.objects.filter(pk=transfer.checkpoint.run_id))
+    policy = transfer.migration.policy if transfer.migration is not None else None
+    exempt_labels = policy.exempt_labels if policy is not None else []
+    of_run = copies_of(TrainingRun.objects.filter(pk=transfer.checkpoint.run_id), exempt_labels=exempt_labels)
     mine = next((one for one in of_run if one.placement == transfer.source_id), None)
     if mine is None:
         raise Stays("it is not recorded as being there any more; scan its tier")
     if mine.status != COMPLETE:
         raise Stays(f"it is {mine.status}; only what is complete is removed")
-    policy = transfer.migration.policy if transfer.migration is not None else None
-    exempt = sorted(mine.labels & set(policy.exempt_labels)) if policy is not None else []
-    if exempt:
-        raise Stays(f"its label {exempt[0]} is exempt")
+    if mine.labels:
+        raise Stays(f"its label {min(mine.labels)} is exempt")
     tiers = tier_states(transfer.cluster_id)
     if transfer.kind == Transfer.Kind.EXPIRE:
         _require_expired(mine, of_run, policy, tiers)

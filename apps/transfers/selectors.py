@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 from muster_agent.decide.retention import Action, Line, Plan
 
-from apps.checkpoints.models import TrainingRun
-from apps.storage.models import StorageTier
 from apps.transfers.models import Migration, RetentionPolicy, Transfer
 
 MAX_LINES = 1000
@@ -54,8 +51,7 @@ def progress_of(transfer: Transfer) -> Progress:
 def plan_json(plan: Plan) -> dict[str, Any]:
     """A plan with names. What acts comes first; of many copies that stay the first thousand lines are enough."""
     lines = sorted(plan.lines, key=lambda line: line.action is Action.STAY)[:MAX_LINES]
-    runs = TrainingRun.objects.in_bulk({line.copy.run for line in lines})
-    tiers = StorageTier.objects.in_bulk({line.copy.tier for line in lines} | {line.to_tier for line in lines} - {None})
+    names = {tier.tier: tier.name for tier in plan.tiers}
     return {
         **{f"{action.value}_count": len(plan.of(action)) for action in Action},
         "moved_bytes": plan.moved_bytes,
@@ -63,22 +59,22 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "seconds": plan.seconds,
         "notes": list(plan.notes),
         "line_count": len(plan.lines),
-        "lines": [_line_json(line, runs, tiers) for line in lines],
+        "lines": [_line_json(line, names) for line in lines],
     }
 
 
-def _line_json(line: Line, runs: dict[str, TrainingRun], tiers: dict[Any, StorageTier]) -> dict[str, Any]:
+def _line_json(line: Line, names: dict[str, str]) -> dict[str, Any]:
     copy = line.copy
     return {
         "placement": copy.placement,
         "checkpoint": copy.checkpoint,
         "run": copy.run,
-        "run_name": runs[copy.run].name if copy.run in runs else "",
+        "run_name": copy.run_name,
         "step": copy.step,
-        "tier_name": tiers[copy.tier].name if copy.tier in tiers else "",
+        "tier_name": names.get(copy.tier, ""),
         "path": copy.path,
         "action": line.action.value,
-        "to_tier_name": tiers[line.to_tier].name if line.to_tier in tiers else None,
+        "to_tier_name": None if line.to_tier is None else names.get(line.to_tier),
         "reasons": list(line.reasons),
         "total_bytes": copy.total_bytes,
         "moved_bytes": line.moved_bytes,
@@ -86,11 +82,3 @@ def _line_json(line: Line, runs: dict[str, TrainingRun], tiers: dict[Any, Storag
         "without_optimizer": line.without_optimizer,
         "seconds": line.seconds,
     }
-
-
-def totals(rows: Sequence[Transfer]) -> dict[str, int]:
-    """Of the transfers on a page: how many there are of each state."""
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row.state] = counts.get(row.state, 0) + 1
-    return counts

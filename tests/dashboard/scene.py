@@ -30,6 +30,7 @@ from apps.drills.models import Drill, DrillPlan, DrillRung, PlanOccurrence, Rank
 from apps.fleet.models import Agent, AgentTask, Cluster, ClusterGrant, JoinToken, Node
 from apps.recovery.models import Incident, Recovery
 from apps.storage.models import StorageTier, TierCeiling
+from apps.transfers.models import CheckpointPin, Migration, RetentionPolicy, Transfer
 
 PASSWORD = "correct horse battery"
 GB = 1_000_000_000
@@ -60,6 +61,8 @@ class Scene:
     running_audit: Audit
     alert: Alert
     scans: list[InventoryScan]
+    policy: RetentionPolicy
+    transfers: list[Transfer]
     users: dict[str, User]
 
 
@@ -114,6 +117,7 @@ def build() -> Scene:
     audit, running_audit = _audits(damaged, good, nodes[0], now)
     alert = _alerts(east, damaged, failover, now)
     scans = _scans(nvme, nas, nodes[0], damaged, now)
+    policy, transfers = _retention(east, nvme, nas, good, now)
     _recovery(llama, attempt, now)
     log_activity(actor="olga", action="drill.create", target_kind="drill", target_id=herd.pk, detail={"kind": "herd"})
     log_activity(actor="ada", action="join_token.create", target_kind="join_token", target_id="jtk_1")
@@ -148,6 +152,8 @@ def build() -> Scene:
         running_audit=running_audit,
         alert=alert,
         scans=scans,
+        policy=policy,
+        transfers=transfers,
         users=users,
     )
 
@@ -180,6 +186,13 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "scan": f"/scans/{scene.scans[1].pk}/?since={scene.scans[0].pk}",
         "scan-running": f"/scans/{scene.scans[2].pk}/",
         "scan-doubted": f"/scans/{scene.scans[3].pk}/",
+        "policies": "/policies/",
+        "policy": f"/policies/{scene.policy.pk}/",
+        "policy-plan": f"/policies/{scene.policy.pk}/plan/",
+        "transfers": "/transfers/",
+        "transfer": f"/transfers/{scene.transfers[0].pk}/",
+        "transfer-paused": f"/transfers/{scene.transfers[1].pk}/",
+        "transfer-done": f"/transfers/{scene.transfers[2].pk}/",
         "audits": "/audits/",
         "audit": f"/audits/{scene.audit.pk}/",
         "audit-running": f"/audits/{scene.running_audit.pk}/",
@@ -198,6 +211,8 @@ def operator_pages_of(scene: Scene) -> dict[str, str]:
         "drills-stop": "/drills/stop/",
         "plan-create": "/plans/new/",
         "plan-delete": f"/plans/{scene.plan.pk}/delete/",
+        "policy-create": "/policies/new/",
+        "policy-delete": f"/policies/{scene.policy.pk}/delete/",
     }
 
 
@@ -241,6 +256,72 @@ def _nodes(east: Cluster, lab: Cluster, now: datetime) -> list[Node]:
     factories.agent(waiting, state=Agent.State.PENDING, version="0.1.0", last_seen_at=now)
     bare = factories.node(lab, "a100-2")
     return [*nodes, waiting, bare]
+
+
+def _retention(
+    cluster: Cluster, nvme: StorageTier, nas: StorageTier, good: Placement, now: datetime
+) -> tuple[RetentionPolicy, list[Transfer]]:
+    policy = RetentionPolicy.objects.create(
+        cluster=cluster,
+        name="keep-newest",
+        hot_tier=nvme,
+        cold_tier=nas,
+        keep_newest=1,
+        keep_every_steps=1000,
+        high_water_ratio=0.9,
+        low_water_ratio=0.7,
+        exempt_labels=["release"],
+        cron="0 3 * * *",
+        created_by="olga",
+        created_at=now,
+    )
+    migration = Migration.objects.create(
+        policy=policy, plan_only=False, move_count=3, stay_count=9, moved_bytes=300 * GB, requested_by="olga",
+        created_at=now,
+    )  # fmt: skip
+    CheckpointPin.objects.create(checkpoint=good.checkpoint, reason="paper", pinned_by="olga", created_at=now)
+    states: list[dict[str, Any]] = [
+        {"state": "copying", "copied_bytes": 40 * GB, "copy_seconds": 25.0, "next_attempt_at": now},
+        {
+            "state": "paused",
+            "resume_to": "copying",
+            "problem": "writing to /mnt/nas/ckpt failed: there is no space left",
+            "problem_code": "no_space",
+            "attempts": 2,
+            "next_attempt_at": now + timedelta(minutes=1),
+        },
+        {
+            "state": "done",
+            "copied_bytes": 128 * GB,
+            "proven_bytes": 128 * GB,
+            "copy_seconds": 80.0,
+            "prove_seconds": 60.0,
+            "finished_at": now,
+            "proof_detail": {"by": "read_back", "bytes": 128 * GB, "at": now.isoformat()},
+        },
+    ]
+    transfers = []
+    for number, fields in enumerate(states):
+        source = factories.placement(
+            good.checkpoint.run, nvme, 9_000 + 100 * number, shards=8, trust=Placement.Trust.VERIFIED, trust_at=now
+        )
+        transfer = Transfer.objects.create(
+            cluster=cluster,
+            checkpoint=source.checkpoint,
+            migration=migration,
+            kind="move",
+            source=source,
+            target_tier=nas,
+            target_path=f"/mnt/nas/ckpt/llama-70b-pt/step-{9_000 + 100 * number}",
+            reasons=["it is not among the newest 1"],
+            total_bytes=128 * GB,
+            requested_by="olga",
+            created_at=now,
+            **fields,
+        )
+        record("transfer", transfer.pk, old="", new="planned", actor="olga")
+        transfers.append(transfer)
+    return policy, transfers
 
 
 def _manifest(checkpoint: Checkpoint, at: datetime) -> Manifest:

@@ -23,6 +23,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     tier: str
     path: str
+    run_name: str = ""
     format: str = ""
     status: str = COMPLETE
     trust: Trust = Trust.LISTED

@@ -73,6 +73,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Newest steps first. `seconds` is for all copying, one after another; None: not measured."""
 
     lines: tuple[Line, ...]
+    tiers: tuple[TierState, ...] = ()
     notes: tuple[str, ...] = ()
     moved_bytes: int = 0
     freed_bytes: int = 0
@@ -100,6 +101,7 @@ def plan(
     moved = sum(line.moved_bytes for line in lines)
     return Plan(
         lines=tuple(lines),
+        tiers=tuple(tiers),
         notes=tuple(planner.notes),
         moved_bytes=moved,
         freed_bytes=sum(line.freed_bytes for line in lines),
