@@ -72,6 +72,7 @@ def _comparison(request: HttpRequest, scan: InventoryScan) -> dict[str, Any]:
     oldest = done.order_by("finished_at").values_list("finished_at", flat=True).first()
     context: dict[str, Any] = {
         "earlier": earlier,
+        "earlier_shown": EARLIER,
         "spans": _spans(scan, oldest),
         "wanted": request.GET.get("since", ""),
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from muster_agent.cli import explain_beside, main
+from muster_agent.formats.checkpoint import read_checkpoint
 
 from tests.agent.checkpoint_factory import write_checkpoint
 from tests.agent.formats.damage import copy_sample
@@ -95,3 +96,22 @@ def test_a_format_is_introduced_with_its_article_and_what_must_match_in_words(tm
     assert (
         "an Accelerate state" in muster(copy_sample("huggingface/accelerate-single", tmp_path) / "checkpoint_0").stdout
     )
+
+
+def test_its_tensors_are_listed_with_the_bytes_they_lie_in_and_found_by_name(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "run", 10, rank_bytes=600, world_size=2)
+    done = CliRunner().invoke(main, ["explain", str(folder), "--tensors"])
+    expected = read_checkpoint(folder).tensors
+    assert done.exit_code == 0 and f"{len({one.name for one in expected})} tensors" in done.stdout
+    for one in expected:
+        end = one.offset_bytes + one.length_bytes
+        assert f"{one.name}  {one.dtype} " in done.stdout
+        assert f"{one.shard} bytes {one.offset_bytes:,} to {end:,}" in done.stdout
+    wanted = expected[0].name
+    found = CliRunner().invoke(main, ["explain", str(folder), "--tensors", "--match", wanted, "--json"])
+    tensors = json.loads(found.stdout)["tensors"]
+    assert {one["name"] for one in tensors} == {one.name for one in expected if wanted in one.name}
+    assert tensors[0].keys() >= {"name", "shard", "offset_bytes", "length_bytes", "dtype", "shape", "role"}
+    none = CliRunner().invoke(main, ["explain", str(folder), "--tensors", "--match", "no such"])
+    assert "None has 'no such' in its name." in none.stdout
+    assert "tensors" not in json.loads(CliRunner().invoke(main, ["explain", str(folder), "--json"]).stdout)

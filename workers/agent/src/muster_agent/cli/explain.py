@@ -13,6 +13,7 @@ from muster_agent.cli.explain_beside import compared, rules_beside
 from muster_agent.cli.inventory import checkpoint_json, listed
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json
 from muster_agent.cli.proven import proven
+from muster_agent.cli.tensor_list import tensor_json, tensor_lines, tensors_of
 from muster_agent.formats.base import ShardMap
 from muster_agent.formats.checkpoint import read_checkpoint
 from muster_agent.formats.explain import Line
@@ -25,8 +26,10 @@ from muster_agent.formats.places import is_bucket
 @click.command()
 @click.argument("path")
 @endpoint_option
+@click.option("--tensors", "with_tensors", is_flag=True, help="List every tensor too, and which bytes it lies in.")
+@click.option("--match", "text", default="", metavar="TEXT", help="With --tensors: only names that contain TEXT.")
 @click.option("--json", "as_json", is_flag=True, help="Print the checkpoint and its explanation as JSON.")
-def explain(path: str, endpoint_url: str | None, as_json: bool) -> None:
+def explain(path: str, endpoint_url: str | None, with_tensors: bool, text: str, as_json: bool) -> None:
     """Tell for the one checkpoint at PATH which rule said what: format, step, ranks, shards, commit marker, findings,
     status, whether training can be resumed from it, and, in a folder of few steps, what those beside it say of it.
 
@@ -37,13 +40,16 @@ def explain(path: str, endpoint_url: str | None, as_json: bool) -> None:
     own, beside = compared(_only_one(path, store))
     (shard_map,) = proven([own], [own.path], small_files(store)).checkpoints
     lines = [*explain_checkpoint(shard_map), Line("Other steps", beside)]
+    tensors = tensors_of(shard_map, text) if with_tensors else []
     if as_json:
         explanation = [{"heading": line.heading, "sentence": line.sentence} for line in lines]
-        print_json({**checkpoint_json(shard_map), "explanation": explanation})
+        more = {"tensors": [tensor_json(tensor) for tensor in tensors]} if with_tensors else {}
+        print_json({**checkpoint_json(shard_map), "explanation": explanation, **more})
         return
     click.echo(one_line(shard_map.path))
-    for text in explanation_lines(lines):
-        click.echo(one_line(text))
+    shown = [*explanation_lines(lines), *(tensor_lines(tensors, text) if with_tensors else ())]
+    for line_text in shown:
+        click.echo(one_line(line_text))
 
 
 def explanation_lines(lines: Sequence[Line]) -> list[str]:
