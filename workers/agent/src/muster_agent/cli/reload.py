@@ -27,6 +27,7 @@ from muster_agent.protocol.wire import ReloadParams
 from muster_agent.reload.backends import REQUESTABLE, device_index_for, is_as_requested
 from muster_agent.reload.gpu.device import DeviceUnavailable
 from muster_agent.reload.memory import NoRoom
+from muster_agent.reload.shared import NotShared
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?(?:/s)?")
 _POWERS = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
@@ -65,6 +66,9 @@ class Rate(click.ParamType[int]):
 @click.option("--no-evict", is_flag=True, help="Leave the page cache as it is instead of dropping these files from it.")
 @click.option("--cold-required", is_flag=True, help="Read nothing unless it comes from the storage, not from memory.")
 @click.option("--resident", is_flag=True, help="Keep every byte in host memory, with the tensors as views of it.")
+@click.option(
+    "--ranks-on-host", type=click.IntRange(min=1), help="Read once; so many processes here take all of it, shared."
+)
 @click.option("--max-rate", type=Rate(), help="Read no faster than this, such as 500MB.")
 @click.option("--compare", metavar="LOADERS", help="Also by torch, torch_mmap, dcp, safetensors, plain: a table.")
 @click.option("--compare-python", metavar="PATH", help="Python that has them; else MUSTER_COMPARE_PYTHON, or this one.")
@@ -98,6 +102,7 @@ def reload(
             raise click.UsageError("--compare reads the whole checkpoint: leave out --shards and --rank")
         run_comparison(path, loaders, python, as_json=as_json)
         return
+    engine["resident"] = engine["resident"] or engine["ranks_on_host"] is not None
     params = ReloadParams(
         path=path,
         shards=shards,
@@ -127,6 +132,8 @@ def reload(
         raise CommandFailed(str(error), hint="leave out --no-evict, or --cold-required") from error
     except DeviceUnavailable as error:
         raise CommandFailed(f"the GPU failed: {error}", hint="leave out --device, or name another one") from error
+    except NotShared as error:
+        raise CommandFailed(str(error), hint="look at this host's memory, then try again") from error
     except NoRoom as error:
         raise CommandFailed(str(error), hint="name a --rank or --shards, or leave out --resident") from error
     finally:

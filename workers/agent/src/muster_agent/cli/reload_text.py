@@ -24,6 +24,7 @@ def render(report: ReloadReport, path: str, efficiency: Efficiency) -> str:
         *(_phase(report, phase.value) for phase in STORAGE_PHASES),
         f"  {'all':<12} {report.seconds:12.4f} s  {'':<{_BAR_CHARACTERS}}  {'':>9}  {report.cpu_seconds:7.3f} s",
         *_kept(report),
+        *_shared(report),
         f"  memory   {human_bytes(report.peak_rss_bytes)} extra",
         *_stopped(report),
         f"  verdict  {_verdict(report)}",
@@ -50,6 +51,17 @@ def _kept(report: ReloadReport) -> list[str]:
     views = f"{count} tensors are views of them" if count else "the format does not tell where its tensors lie"
     place = "host memory" if where == "resident" else f"the memory of {report.evidence.get('device', 'the GPU')}"
     return [f"  kept     {held} in {place}; {views}"]
+
+
+def _shared(report: ReloadReport) -> list[str]:
+    shared = report.evidence.get("shared")
+    if shared is None:
+        return []
+    if "not_shared_because" in shared:
+        return [f"  shared   not among {shared['ranks']} ranks: {shared['not_shared_because']}"]
+    unique, delivered = (human_bytes(shared[name]) for name in ("unique_bytes", "delivered_bytes"))
+    took = f"the slowest took {shared['slowest_rank_seconds']:.3f} s more to read all of it from there"
+    return [f"  shared   {unique} read once, {delivered} delivered to {shared['ranks']} ranks of this host; {took}"]
 
 
 def _cache(report: ReloadReport) -> str:

@@ -55,6 +55,7 @@ from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import Extent, bytes_by_shard, plan_reads, share_of
 from muster_agent.reload.reader import ReadRun
 from muster_agent.reload.resident import Resident
+from muster_agent.reload.shared import SharedArena, deliver
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.posix import ALIGN_BYTES
 from muster_agent.storage.throttle import Throttle
@@ -146,6 +147,7 @@ class PreparedReload:
                 **self._kept_evidence(),
                 **copy_evidence(copied),
                 **stopped_evidence(read),
+                **self._share_among_ranks(read),
             },
             reason=read.taken.reason,
             cache_state=backends.cache_state(measured).value,
@@ -249,7 +251,8 @@ class PreparedReload:
         """Room for every byte that will be read. Raises NoRoom."""
         if not self.params.resident:
             return None
-        self._kept = Arena(_ends_of(shards, extents), control.check)
+        kind = SharedArena if self.params.ranks_on_host else Arena
+        self._kept = kind(_ends_of(shards, extents), control.check)
         return self._kept
 
     def _materialize(self, read: ReadPass) -> None:
@@ -261,6 +264,15 @@ class PreparedReload:
             self.resident = Resident(self._kept, whole, read.selection.tensors)
         elif self._device_kept is not None:
             self.on_device = DeviceResident(self._device_kept, whole, read.selection.tensors)
+
+    def _share_among_ranks(self, read: ReadPass) -> dict[str, Any]:
+        """What the other ranks of this host had of the same read; its time is beside the reload's. Raises NotShared."""
+        ranks = self.params.ranks_on_host
+        if not ranks or read.stopped:
+            return {}
+        if not isinstance(self._kept, SharedArena):
+            return {"shared": {"ranks": ranks, "not_shared_because": "the bytes are in a GPU's memory, not the host's"}}
+        return {"shared": deliver(self._kept, ranks)}
 
     def _kept_evidence(self) -> dict[str, Any]:
         if self.on_device is not None:

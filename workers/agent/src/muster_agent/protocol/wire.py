@@ -257,6 +257,8 @@ class ReloadParams(_Message, frozen=True, kw_only=True):
     device: str = "auto"
     resident: bool = False
     """Keep every byte in host memory, with the tensors as views; otherwise each block is read over the last."""
+    ranks_on_host: int | None = None
+    """Read every byte once into shared memory, from where so many processes of this host take all of them."""
     share: tuple[int, int] | None = None
     """(part, parts): of all these bytes, only this reader's even share; None reads everything."""
     cold_required: bool = False

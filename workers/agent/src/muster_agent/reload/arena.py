@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +24,12 @@ class Arena:
     """Room for shards of the given sizes. Raises NoRoom before anything is touched, and what `check` raises between
     parts of 256 MiB. `close()` gives the memory back."""
 
-    def __init__(self, sizes_bytes: Sequence[int], check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        sizes_bytes: Sequence[int],
+        check: Callable[[], None] = lambda: None,
+        map_memory: Callable[[int], mmap.mmap] = map_anonymous,
+    ) -> None:
         self._sizes = sizes_bytes
         self._begins: list[int] = []
         end = 0
@@ -35,7 +41,7 @@ class Arena:
         if available is not None and self.total_bytes + _SPARE_BYTES > available:
             raise NoRoom(self.total_bytes, max(0, available - _SPARE_BYTES))
         size = self.total_bytes + HUGE_PAGE_BYTES
-        self._mapping = map_anonymous(size)
+        self._mapping = map_memory(size)
         self._start = distance_to_alignment(self._mapping)
         self.huge_pages = self._touch(check)
         self._whole = memoryview(self._mapping)

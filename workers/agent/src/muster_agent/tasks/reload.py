@@ -11,6 +11,7 @@ from muster_agent.jobs.selection import ShardsNotFound
 from muster_agent.protocol.wire import ReloadBody, ReloadParams
 from muster_agent.reload.gpu.device import DeviceUnavailable
 from muster_agent.reload.memory import NoRoom
+from muster_agent.reload.shared import NotShared
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
 
 
@@ -32,7 +33,7 @@ def prepare(params: ReloadParams, context: TaskContext) -> Run:
             body = prepared.run(context.control)
         except (CheckpointNotFound, ShardsNotFound) as error:
             raise TaskFailed("checkpoint_not_found", str(error)) from error
-        except (NotCold, NoRoom, DeviceUnavailable) as error:
+        except (NotCold, NoRoom, NotShared, DeviceUnavailable) as error:
             raise TaskFailed("not_possible_here", str(error)) from error
         finally:
             prepared.close()
