@@ -13,7 +13,7 @@ from apps.drills.models import CheckpointChoice, DrillKind, DrillSpec
 from apps.storage.models import StorageTier
 
 SPEC_FIELDS = tuple(field.name for field in DrillSpec._meta.get_fields())
-BACKENDS = ("auto", "gds", "host_direct", "host_buffered")
+BACKENDS = ("auto", "gds", "host_bounce", "host_direct", "host_buffered")
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGABRT", "SIGSEGV", "SIGINT", "SIGHUP", "SIGBUS")
 MAX_SEED = 2**63 - 1
 _LIMITS: dict[str, tuple[float, float]] = {
