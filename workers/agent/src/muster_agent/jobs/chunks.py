@@ -173,7 +173,7 @@ def observe(stated: StatedShard, number: int, digests: dict[int, str], totals: R
         chunks=digests,
         error=error.strerror or str(error),
         denied=isinstance(error, PermissionError),
-        trouble_code=CHANGED if error.errno == errno.ESTALE else _code_of(error),
+        trouble_code=CHANGED if _was_rewritten(stated, error) else _code_of(error),
     )
 
 
@@ -185,7 +185,7 @@ def read_failures(shards: Sequence[StatedShard], totals: ReadTotals) -> list[Fin
         ended = totals.ended_at_bytes.get(number)
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             found.append(finding("shard_missing", path=stated.path, detail=f"{stated.path} is not there (any more)"))
-        elif error is not None and error.errno == errno.ESTALE:
+        elif error is not None and _was_rewritten(stated, error):
             detail = f"{stated.path} was written again while it was read, so a save is still running"
             found.append(finding("in_progress", path=stated.path, detail=detail, severity=Severity.DAMAGE))
         elif error is not None:
@@ -196,6 +196,11 @@ def read_failures(shards: Sequence[StatedShard], totals: ReadTotals) -> list[Fin
             detail = f"{stated.path} ended at byte {ended} while it was read; it had {stated.size_bytes} bytes before"
             found.append(finding("shard_truncated", path=stated.path, detail=detail, begin_byte=ended))
     return found
+
+
+def _was_rewritten(stated: StatedShard, error: OSError) -> bool:
+    """A bucket's client says so by ESTALE; of a file it means that the mount lost its handle."""
+    return error.errno == errno.ESTALE and stated.location.startswith("s3://")
 
 
 def _code_of(error: OSError) -> str:
