@@ -93,13 +93,30 @@ def run_one(name: str, root: str, cache: str) -> None:
     cpu, began = _cpu_seconds(), time.monotonic()
     count = CONTENDERS[name](root, cache)
     seconds = time.monotonic() - began
-    rss = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    print(json.dumps({"seconds": seconds, "cpu": _cpu_seconds() - cpu, "rss_mib": rss / 1024, "count": count}))
+    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    peaks += [_peak_kib(pid) for pid in _kept_pids()]
+    rss = max(peaks) / 1024
+    print(json.dumps({"seconds": seconds, "cpu": _cpu_seconds() - cpu, "rss_mib": rss, "count": count}))
 
 
 def _cpu_seconds() -> float:
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    ended = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    ticks = 0
+    for pid in _kept_pids():
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += sum(map(int, fields[11:15]))  # its own time and that of its forks
+    return ended + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _kept_pids() -> list[int]:
+    """The process that an agent keeps for its scans, if one runs."""
+    return [int(pid) for pid in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()]
+
+
+def _peak_kib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def one_round(root: str, cache: str, order: random.Random) -> dict[str, dict[str, float]]:
