@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+import msgspec
 
-class ObjectSeen(NamedTuple):
-    """One key as a listing shows it. `is_archived`: it lies in a class that must be restored before it can be read."""
+
+class ObjectSeen(msgspec.Struct, frozen=True, gc=False):
+    """One key as a listing shows it; the garbage collector need not know of a million of them. `is_archived`: it lies
+    in a class that must be restored before it can be read."""
 
     key: str
     size_bytes: int

@@ -9,18 +9,18 @@ import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from muster_agent.formats.object_store import BucketMissing, BucketRefused, Listing, ObjectSeen, UploadSeen
 from muster_agent.formats.tree import ARCHIVED
+from muster_agent.storage.s3_listing import list_below, list_in_turn
+from muster_agent.storage.s3_pages import Page, page_of, take_raw, unix_ns
 
 ATTEMPTS = 6
 FIRST_WAIT_SECONDS = 0.2
 """Doubled after each attempt; all together about six seconds."""
 CONNECT_SECONDS, READ_SECONDS = 10, 60
-_ARCHIVE_CLASSES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 _PASSING_CODES = frozenset({"SlowDown", "RequestTimeout", "Throttling", "ThrottlingException", "TooManyRequests"})
 _KEY_HINT = "check the credentials (AWS_ACCESS_KEY_ID and the like, or AWS_PROFILE), as the `aws` command uses them"
 _RIGHT_HINT = "let them list the bucket and read its objects (s3:ListBucket, s3:GetObject)"
@@ -68,26 +68,22 @@ class S3Store:
 
     def __init__(self, client: Any, *, first_wait_seconds: float = FIRST_WAIT_SECONDS) -> None:
         self._client, self.first_wait_seconds = client, first_wait_seconds
+        take_raw(client)
 
     def objects(self, bucket: str, prefix: str, *, one_level: bool, check: Callable[[], None]) -> Listing:
         """See `ObjectStore.objects`."""
-        asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "OptionalObjectAttributes": ["RestoreStatus"]}
+        asked = {"Bucket": bucket, "Prefix": prefix, "OptionalObjectAttributes": ["RestoreStatus"]}
         if one_level:
-            asked["Delimiter"] = "/"
-        found = Listing([], [])
-        for page in self._pages(self._client.list_objects_v2, asked, {"ContinuationToken": "NextContinuationToken"}):
-            check()
-            if found.server_unix_seconds is None:
-                found = found._replace(server_unix_seconds=_server_time(page))
-            found.objects.extend(_object(one) for one in page.get("Contents", ()) if one["Key"].startswith(prefix))
-            found.prefixes.extend(one["Prefix"] for one in page.get("CommonPrefixes", ()))
-        return found
+            return list_in_turn(self._page, {**asked, "Delimiter": "/"}, check)
+        return list_below(self._page, asked, check)
+
+    def _page(self, asked: dict[str, Any]) -> Page:
+        return self._tried(lambda: page_of(self._client.list_objects_v2(**asked)))
 
     def first(self, bucket: str, prefix: str) -> ObjectSeen | None:
         """See `ObjectStore.first`."""
         asked = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": 1, "OptionalObjectAttributes": ["RestoreStatus"]}
-        page = self._tried(lambda: self._client.list_objects_v2(**asked))
-        found = [_object(one) for one in page.get("Contents", ()) if one["Key"].startswith(prefix)]
+        found = [one for one in self._page(asked).objects if one.key.startswith(prefix)]
         return found[0] if found else None
 
     def uploads(self, bucket: str, prefix: str) -> list[UploadSeen]:
@@ -95,7 +91,7 @@ class S3Store:
         asked = {"Bucket": bucket, "Prefix": prefix}
         marks = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
         return [
-            UploadSeen(one["Key"], _nanoseconds(one["Initiated"]))
+            UploadSeen(one["Key"], unix_ns(one["Initiated"]))
             for page in self._pages(self._client.list_multipart_uploads, asked, marks)
             for one in page.get("Uploads", ())
             if one["Key"].startswith(prefix) and "Initiated" in one
@@ -181,24 +177,6 @@ class S3Store:
         raise AssertionError
 
 
-def _object(one: dict[str, Any]) -> ObjectSeen:
-    restored = one.get("RestoreStatus", {})
-    is_restored = restored.get("IsRestoreInProgress") is False and "RestoreExpiryDate" in restored
-    is_archived = one.get("StorageClass") in _ARCHIVE_CLASSES and not is_restored
-    return ObjectSeen(one["Key"], one["Size"], _nanoseconds(one["LastModified"]), one.get("ETag", ""), is_archived)
-
-
-def _nanoseconds(moment: Any) -> int:
-    return int(moment.timestamp() * 1_000_000) * 1000
-
-
-def _server_time(page: dict[str, Any]) -> float | None:
-    try:
-        return parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp()
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
 def _os_error(error: Exception) -> OSError:
     """The error in the operating system's terms; EAGAIN where the trouble may pass."""
     from botocore import exceptions as met
@@ -220,7 +198,7 @@ def _os_error(error: Exception) -> OSError:
         return OSError(errno.EAGAIN, f"the answer was cut short: {error}")
     if isinstance(error, met.BotoCoreError):
         return OSError(errno.EINVAL, f"the request could not be made ({error})")
-    if isinstance(error, OSError) and error.errno in (errno.ESTALE, errno.EOPNOTSUPP):
+    if isinstance(error, OSError) and error.errno in (errno.ESTALE, errno.EOPNOTSUPP, errno.EAGAIN):
         return error
     if isinstance(error, OSError):
         return OSError(errno.EAGAIN, f"the connection failed ({type(error).__name__})")
