@@ -205,6 +205,9 @@ AGENT_POLL_SECONDS = env.integer("MUSTER_AGENT_POLL_SECONDS", 50, minimum=1)
 AGENT_STALE_SECONDS = env.integer("MUSTER_AGENT_STALE_SECONDS", 90, minimum=1)
 AGENT_LOST_SECONDS = env.integer("MUSTER_AGENT_LOST_SECONDS", 300, minimum=2)
 WORKER_ROOTS = [root.rstrip("/") or "/" for root in env.words("MUSTER_WORKER_ROOTS", "")]
+S3_PRESIGN = env.boolean("MUSTER_S3_PRESIGN", False)
+S3_ENDPOINTS = env.words("MUSTER_S3_ENDPOINTS", "")
+S3_PRESIGN_SECONDS = env.integer("MUSTER_S3_PRESIGN_SECONDS", 3600, minimum=60)
 SCAN_SECONDS = env.integer("MUSTER_SCAN_SECONDS", 300)
 CEILING_DAYS = env.integer("MUSTER_CEILING_DAYS", 0)
 SCAN_SLICE_SECONDS = 30  # below Celery's limits of time

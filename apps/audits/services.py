@@ -26,7 +26,6 @@ from apps.core.wakeups import announce
 from apps.fleet import selectors as fleet
 from apps.fleet import tasks
 from apps.fleet.models import Agent, AgentTask
-from apps.storage.paths import is_posix
 
 OWNER_KIND = "audit"
 LOOK_AGAIN = timedelta(seconds=30)
@@ -101,8 +100,6 @@ def _check(placement: Placement, mode: str, sample_ratio: float, seed: int | Non
 
 def _agent_for(placement: Placement) -> Agent:
     tier = placement.tier
-    if not is_posix(tier.uri):
-        raise InvalidInput(f"{tier.name} lies at {tier.uri}; audits by agents read POSIX paths only.")
     agent = next(iter(fleet.agents_reaching(placement.path, tier.cluster)), None)
     if agent is None:
         raise Conflict(

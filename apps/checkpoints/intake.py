@@ -15,6 +15,7 @@ from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
 from muster_agent.formats.fingerprint import bounded_mtime_ns, fingerprint
+from muster_agent.formats.places import is_bucket
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.wire import InventoryBody
 
@@ -199,7 +200,12 @@ def _placed(found: Finding, folder: str) -> Finding:
 
 
 def _is_inside(path: str, root: str) -> bool:
-    return path == posixpath.normpath(path) and contains(root, path) and clean(path, len(path)) == path
+    return _is_plain(path) and contains(root, path) and clean(path, len(path)) == path
+
+
+def _is_plain(path: str) -> bool:
+    """Without parts that lead elsewhere: keys of a bucket have no others either."""
+    return ".." not in path.split("/") if is_bucket(path) else path == posixpath.normpath(path)
 
 
 def _listed(shard_map: ShardMap, manifest: Manifest | None) -> Listed:

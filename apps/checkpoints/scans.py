@@ -25,7 +25,7 @@ from apps.fleet import selectors as fleet
 from apps.fleet import tasks
 from apps.fleet.models import Agent, AgentTask
 from apps.storage.models import StorageTier
-from apps.storage.paths import contains, is_posix, normalized_path
+from apps.storage.paths import contains, normalized_uri
 
 log = logging.getLogger(__name__)
 
@@ -92,13 +92,7 @@ def _hand_out(scan: InventoryScan) -> None:
 
 
 def _root_of(tier: StorageTier, root: str | None) -> str:
-    if not is_posix(tier.uri):
-        raise InvalidInput(
-            f"{tier.name} lies at {tier.uri}, and agents list POSIX paths only; "
-            "run `muster inventory` with that address, or scan a tier that is mounted.",
-            pointer="/tier",
-        )
-    place = tier.uri if root is None else normalized_path(root, pointer="/root")
+    place = tier.uri if root is None else normalized_uri(root, pointer="/root")
     if not contains(tier.uri, place):
         raise InvalidInput(f"{place} is not inside {tier.uri}, where {tier.name} lies.", pointer="/root")
     return place
@@ -112,7 +106,7 @@ def _agent_for(tier: StorageTier, place: str, agent: Agent | None) -> Agent:
         if chosen is None:
             raise Conflict(
                 f"No agent that is online in {tier.cluster.name} reaches {place}; "
-                "start one whose roots contain it (`muster agent run --root`).",
+                "start one whose roots contain it (`muster agent join --root`).",
                 code="no_agent",
             )
         return chosen

@@ -13,7 +13,7 @@ from muster_agent.protocol.wire import SUPPORTED_PROTOCOLS, PollReply, PollReque
 from apps.core.errors import Conflict, NotSignedIn
 from apps.core.transitions import transition
 from apps.core.wakeups import announce
-from apps.fleet import tasks
+from apps.fleet import handout, tasks
 from apps.fleet.models import Agent, AgentTask, Node
 
 CLONE_WINDOW_SECONDS = 300
@@ -139,7 +139,7 @@ def _order(task: AgentTask) -> TaskOrder:
         task_id=task.pk,
         attempt=task.attempt,
         kind=task.kind,
-        params=task.params,
+        params=handout.params_for(task),
         lease_seconds=float(settings.TASK_LEASE_SECONDS),
         has_barrier=task.group_id is not None,
     )

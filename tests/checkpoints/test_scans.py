@@ -82,10 +82,18 @@ def test_an_agent_that_was_asked_for_must_reach_the_root(tier: Any) -> None:
         request(tier, agent=other)
 
 
-def test_a_bucket_is_refused_with_what_to_do_instead() -> None:
-    tier = factories.tier(factories.cluster(), uri="s3://bucket/prefix", kind="object_store")
-    with pytest.raises(InvalidInput, match="muster inventory"):
+def test_a_bucket_is_listed_by_an_agent_with_a_root_in_it() -> None:
+    cluster = factories.cluster()
+    factories.agent(factories.node(cluster), roots=["/", "s3://bucket/pre"])
+    tier = factories.tier(cluster, uri="s3://bucket/prefix", kind="object_store")
+    with pytest.raises(Conflict, match="reaches s3://bucket/prefix; start one"):
         request(tier)
+    reader = factories.agent(factories.node(cluster, "gpu-2"), roots=["s3://bucket/prefix"])
+    scan = request(tier, root="s3://bucket/prefix/llama/")
+    assert (scan.agent_id, task_of(scan).params["root"]) == (reader.pk, "s3://bucket/prefix/llama")
+    for root in ("s3://bucket/prefix2", "s3://other/prefix", "/bucket/prefix", "s3://bucket/prefix/../x"):
+        with pytest.raises(InvalidInput):
+            request(tier, root=root)
 
 
 def test_a_scan_runs_when_its_task_does_and_is_looked_at_again_later(tier: Any) -> None:

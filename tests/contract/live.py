@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -144,7 +144,7 @@ class LiveAgent:
         folder: Path,
         *,
         name: str,
-        roots: list[Path],
+        roots: Sequence[Path | str],
         token: str = "",
         url: str = "",
         options: tuple[str, ...] = (),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import boto3
 import pytest
 from muster_agent.jobs.chunks import ChunkDigester
 from muster_agent.jobs.control import Cancelled, JobControl
@@ -18,10 +19,11 @@ from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import plan_reads, whole_shards
 from muster_agent.reload.reader import ReadRun
 from muster_agent.reload.totals import ReadTotals
-from muster_agent.storage import s3_urls, s3_wire
+from muster_agent.storage import s3_wire
 from muster_agent.storage.s3_answers import ObjectPin
+from muster_agent.storage.s3_client import connect
 from muster_agent.storage.s3_source import S3Reads
-from muster_agent.storage.s3_urls import NodeSigned, signing_clients
+from muster_agent.storage.s3_urls import NodeSigned
 from muster_agent.storage.throttle import Throttle
 
 from tests.servers.fault_proxy import Fault, FaultProxy, fault_proxy, gets
@@ -38,8 +40,8 @@ def proxy(s3_server: S3Server) -> Iterator[FaultProxy]:
 
 
 def reads_of(server: S3Server, *urls: str) -> S3Reads:
-    clients = signing_clients(urls or (server.url,))
-    return S3Reads(NodeSigned(clients, server.bucket), first_wait_seconds=0.01)
+    signers = [connect(url) for url in urls or (server.url,)]
+    return S3Reads(NodeSigned(signers, server.bucket), first_wait_seconds=0.01)
 
 
 def read(reads: S3Reads, pin: ObjectPin, **run: object) -> tuple[ReadTotals, ChunkDigester]:
@@ -95,10 +97,10 @@ def test_a_certificate_of_another_host_is_refused(s3_tls_server: S3Server, monke
         reads_of(s3_tls_server, elsewhere).look("run/a b+ü.bin")
 
 
-def test_a_signature_that_ran_out_is_made_again(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signature_that_ran_out_is_made_again(s3_server: S3Server) -> None:
     s3_server.put("run/a b+ü.bin", DATA)
-    monkeypatch.setattr(s3_urls, "LIFE_SECONDS", 1)
-    reads = reads_of(s3_server)
+    urls = NodeSigned([connect(s3_server.url)], s3_server.bucket, life_seconds=1)
+    reads = S3Reads(urls, first_wait_seconds=0.01)
     pin = reads.look("run/a b+ü.bin")
     time.sleep(2.1)
     expect_whole(*read(reads, pin))
@@ -107,6 +109,7 @@ def test_a_signature_that_ran_out_is_made_again(s3_server: S3Server, monkeypatch
 def test_wrong_keys_are_refused_in_words(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     s3_server.put("run/a b+ü.bin", DATA)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     with pytest.raises(PermissionError, match="SignatureDoesNotMatch"):
         reads_of(s3_server).look("run/a b+ü.bin")
 

@@ -66,3 +66,36 @@ def test_a_link_inside_a_checkpoint_that_leads_out_is_refused(tree: Path) -> Non
 def test_without_roots_nothing_is_allowed(tree: Path) -> None:
     with pytest.raises(PathOutsideRoots, match="none"):
         Roots([]).resolve(str(tree))
+
+
+def test_a_root_in_a_bucket_contains_what_lies_under_its_prefix() -> None:
+    roots = Roots(["s3://ckpt/team-a/"])
+    assert roots.resolve("s3://ckpt/team-a/llama/step-10/") == "s3://ckpt/team-a/llama/step-10"
+    assert roots.resolve_checkpoint("s3://ckpt/team-a") == "s3://ckpt/team-a"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "s3://ckpt/team-ab/x",
+        "s3://ckpt/team-a/../team-b",
+        "s3://ckpt/team-a//x",
+        "s3://other/team-a/x",
+        "s3://ckpt",
+        "s3:///team-a",
+        "s3://",
+        "S3://ckpt/team-a/x",
+        "/ckpt/team-a",
+        "https://ckpt/team-a/x",
+    ],
+)
+def test_what_lies_elsewhere_in_buckets_is_refused(path: str) -> None:
+    with pytest.raises(PathOutsideRoots):
+        Roots(["s3://ckpt/team-a"]).resolve(path)
+
+
+def test_a_folder_that_is_called_like_a_bucket_is_no_root_of_one(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree)
+    (tree / "s3:" / "ckpt" / "x").mkdir(parents=True)
+    with pytest.raises(PathOutsideRoots):
+        Roots([str(tree)]).resolve("s3://ckpt/x")

@@ -16,7 +16,9 @@ import click
 import msgspec
 
 from muster_agent import __version__
+from muster_agent.cli.bucket import checked_place
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, print_json, say
+from muster_agent.formats.places import is_bucket
 from muster_agent.protocol.wire import SUPPORTED_PROTOCOLS, EnrolReply, EnrolRequest
 from muster_agent.runtime.config import (
     STATE_VARIABLE,
@@ -44,7 +46,9 @@ def agent() -> None:
 @agent.command()
 @click.option("--server", required=True, help="The control plane's address; https, or http to loopback.")
 @click.option("--token-file", help=f"File with the join token (default: the variable {TOKEN_VARIABLE}).")
-@click.option("--root", "roots", multiple=True, required=True, help="A folder that tasks may read; repeat for more.")
+@click.option(
+    "--root", "roots", multiple=True, required=True, help="What tasks may read: a folder, or s3://bucket/prefix."
+)
 @click.option("--name", help="The node's name (default: this host's).")
 @click.option("--hook-dir", help="Where training hooks write (default: as the hooks' own).")
 @click.option("--ca-file", help="Certificates to trust instead of the system's.")
@@ -118,6 +122,8 @@ def _checked_server(server: str) -> str:
 
 
 def _checked_root(root: str) -> str:
+    if is_bucket(root):
+        return checked_place(root)
     path = os.path.abspath(root)
     if not os.path.isdir(path):
         raise CommandFailed(

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from muster_agent.cli.bucket import bucket_store, checked_place
 from muster_agent.cli.ceiling_memory import efficiency_of
 from muster_agent.cli.compare_command import run_comparison
 from muster_agent.cli.finding_text import ProgressBar, say_findings
@@ -17,6 +18,9 @@ from muster_agent.cli.reload_text import render
 from muster_agent.cli.stop_signals import stopping
 from muster_agent.cli.verdict_note import leave_verdict, look_before
 from muster_agent.formats.base import Severity
+from muster_agent.formats.object_store import ObjectStore
+from muster_agent.formats.places import is_bucket
+from muster_agent.formats.root import RootUnreadable
 from muster_agent.jobs.checkpoint_place import CheckpointNotFound
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.reload import NotCold, PreparedReload, ReloadStopped, prepare
@@ -69,7 +73,14 @@ class Rate(click.ParamType[int]):
 @click.option(
     "--ranks-on-host", type=click.IntRange(min=1), help="Read once; so many processes here take all of it, shared."
 )
-@click.option("--max-rate", type=Rate(), help="Read no faster than this, such as 500MB.")
+@click.option(
+    "--endpoint-url",
+    "endpoint_urls",
+    metavar="URL",
+    multiple=True,
+    help="Where the bucket of an s3:// path is served; may be repeated, and readers spread over them.",
+)
+@click.option("--max-rate", "max_bytes_per_second", type=Rate(), help="Read no faster than this, such as 500MB.")
 @click.option("--compare", metavar="LOADERS", help="Also by torch, torch_mmap, dcp, safetensors, plain: a table.")
 @click.option("--compare-python", metavar="PATH", help="Python that has them; else MUSTER_COMPARE_PYTHON, or this one.")
 @click.option("--no-write", is_flag=True, help="Leave no verdict beside the data for `muster resume-point`.")
@@ -79,14 +90,14 @@ def reload(
     shards: tuple[str, ...],
     ranks: tuple[int, ...],
     world: int | None,
-    max_rate: int | None,
+    endpoint_urls: tuple[str, ...],
     no_evict: bool,
     no_write: bool,
     as_json: bool,
     **engine: Any,
 ) -> None:
-    """Read the checkpoint at PATH as a restart would and compare it with its manifest, where it has one. The verdict is
-    then left beside the data, where `muster resume-point` finds it.
+    """Read the checkpoint at PATH (a folder, a file, or s3://bucket/prefix) as a restart would and compare it with its
+    manifest, where it has one. The verdict is then left beside the data, where `muster resume-point` finds it.
 
     Exit 0: read, and unchanged where sealed; 7: damage; 1: the named backend did not happen, or something could not
     be read; 3: not found; 143 or 130: stopped by SIGTERM or Ctrl-C, with the report of what was read until then.
@@ -95,8 +106,11 @@ def reload(
         raise click.UsageError("--shards and --rank exclude each other")
     share = _share(ranks, world)
     _check_device(engine["backend"], engine["device"])
-    require_one_checkpoint(path)
     loaders, python = engine.pop("compare"), engine.pop("compare_python")
+    if loaders is not None and is_bucket(path):
+        raise click.UsageError("--compare is for files: these loaders do not read buckets")
+    stores = _stores(path, endpoint_urls)
+    require_one_checkpoint(path, next(iter(stores), None))
     if loaders is not None:
         if shards or ranks:
             raise click.UsageError("--compare reads the whole checkpoint: leave out --shards and --rank")
@@ -109,14 +123,13 @@ def reload(
         ranks=() if share else ranks,
         share=share,
         evict=not no_evict,
-        max_bytes_per_second=max_rate,
         **engine,
     )
     bar = ProgressBar()
     control = bar.control()
     try:
         with stopping(control) as signals:
-            report = _run(prepare(params), bar, control, write=not no_write)
+            report = _run(prepare(params, stores=stores), bar, control, write=not no_write)
     except ReloadStopped as stop:
         bar.clear()
         _show(stop.report, path, as_json=as_json)
@@ -128,6 +141,8 @@ def reload(
     except (CheckpointNotFound, ShardsNotFound) as error:
         hint = "check the path and the mount; `muster inventory` lists what is there"
         raise CommandFailed(str(error), hint=hint, code=ExitCode.NOT_FOUND) from error
+    except RootUnreadable as error:
+        raise CommandFailed(str(error), hint=error.hint) from error
     except NotCold as error:
         raise CommandFailed(str(error), hint="leave out --no-evict, or --cold-required") from error
     except DeviceUnavailable as error:
@@ -157,6 +172,13 @@ def _check_device(backend: str, device: str) -> None:
         device_index_for(backend, device)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _stores(path: str, endpoint_urls: tuple[str, ...]) -> list[ObjectStore]:
+    """One client per endpoint; without any, the environment's, the profile's, or Amazon's."""
+    place = checked_place(path)
+    found = [bucket_store(place, url) for url in endpoint_urls or (None,)]
+    return [store for store in found if store is not None]
 
 
 def _share(ranks: tuple[int, ...], world: int | None) -> tuple[int, int] | None:

@@ -23,6 +23,7 @@ def render(report: ReloadReport, path: str, efficiency: Efficiency) -> str:
         f"  {'phase':<12} {'critical path':>14}  {'':<{_BAR_CHARACTERS}}  {'busy, all':>9}  {'CPU':>9}",
         *(_phase(report, phase.value) for phase in STORAGE_PHASES),
         f"  {'all':<12} {report.seconds:12.4f} s  {'':<{_BAR_CHARACTERS}}  {'':>9}  {report.cpu_seconds:7.3f} s",
+        *_objects(report),
         *_kept(report),
         *_shared(report),
         f"  memory   {human_bytes(report.peak_rss_bytes)} extra",
@@ -64,10 +65,36 @@ def _shared(report: ReloadReport) -> list[str]:
     return [f"  shared   {unique} read once, {delivered} delivered to {shared['ranks']} ranks of this host; {took}"]
 
 
+def _objects(report: ReloadReport) -> list[str]:
+    """What the requests of a reload from a bucket cost."""
+    costs = report.evidence.get("s3")
+    if costs is None:
+        return []
+    parts = [
+        f"names {costs['resolve_seconds']:.3f} s",
+        f"connecting {costs['connect_seconds']:.3f} s",
+        *([f"TLS {costs['tls_seconds']:.3f} s"] if "tls_seconds" in costs else []),
+        f"first bytes {costs['first_byte_seconds']:.3f} s (slowest {costs['slowest_first_byte_seconds']:.3f} s)",
+        f"bodies {costs['body_seconds']:.3f} s",
+    ]
+    requests, connections = costs["requests"], costs["connections"]
+    lines = [
+        f"  requests {requests} over {connections} connections to {', '.join(costs['endpoints'])}",
+        f"           over all threads: {', '.join(parts)}",
+    ]
+    if costs["retries"]:
+        met = ", ".join(f"{count} x {kind}" for kind, count in sorted(costs["retries"].items()))
+        lines.append(f"           asked again: {met}")
+    left_out = costs.get("endpoints_left_out", {})
+    return lines + [f"           left out {name}: {why}" for name, why in sorted(left_out.items())]
+
+
 def _cache(report: ReloadReport) -> str:
     if report.cached_ratio_before is None:
         why = report.evidence.get("cache_unknown_because", "it cannot be measured here")
         return f"{report.cache_state}: how much was cached before is not known: {why}"
+    if "s3" in report.evidence:
+        return f"{report.cache_state}: this node caches nothing of a bucket; what the store caches is not known"
     return f"{report.cache_state}: {report.cached_ratio_before:.1%} of the bytes were cached before the first read"
 
 

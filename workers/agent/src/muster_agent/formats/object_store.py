@@ -70,3 +70,7 @@ class ObjectStore(Protocol):
         """Store a small object whole; its ETag. With `only_new` raises FileExistsError where the key is taken, by the
         store's own check where it makes one."""
         ...
+
+    def signed_url(self, bucket: str, key: str, life_seconds: int) -> str:
+        """A URL with which anybody may read any range of the object for so long. It is made here: nobody is asked."""
+        ...

@@ -40,6 +40,12 @@ def bucket_and_prefix(place: str) -> tuple[str, str]:
     return bucket, f"{prefix}/" if prefix else ""
 
 
+def bucket_and_key(location: str) -> tuple[str, str]:
+    """The bucket and the key of an object, or what the keys of a place begin with, without a `/` at its end."""
+    bucket, _, key = location.removeprefix(BUCKET_SCHEME).partition("/")
+    return bucket, key
+
+
 def resolved(path: str) -> str:
     """The path with all links resolved; a bucket has none."""
     return path if is_bucket(path) else os.path.realpath(path)

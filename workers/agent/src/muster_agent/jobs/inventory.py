@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.formats.names import family_folder
+from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.walk import Inventory, RootUnreadable, inventory
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.root_mark import root_mark
@@ -18,7 +19,7 @@ from muster_agent.jobs.scan_cache import ScanCache
 from muster_agent.manifest.beside import ManifestUnreadable, read_beside
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.wire import InventoryBody, InventoryParams
-from muster_agent.storage.small_files import POSIX_FILES, SmallFiles
+from muster_agent.storage.small_files import POSIX_FILES, BucketFiles, SmallFiles
 
 BUCKET_READERS = 8
 
@@ -30,24 +31,29 @@ def run_inventory(
     control: JobControl | None = None,
     *,
     cache_file: str | os.PathLike[str] | None = None,
+    store: ObjectStore | None = None,
     note: Callable[[str], None] = lambda _text: None,
 ) -> InventoryBody:
     """Every checkpoint under the root, without tensors.
 
     With `cache_file`, a checkpoint that lies as an earlier scan left it costs the listing of its folders only, and a
     scan that was stopped goes on where it was; nobody but Muster writes that file. `note` gets a line now and then on
-    how the scan goes, and on a cache that could not be used.
+    how the scan goes, and on a cache that could not be used. `store` is the client of a root in a bucket, which has no
+    cache.
     Raises RootUnreadable where the root cannot be listed, or turns into another folder meanwhile.
     """
     control, began_at = control or JobControl(), time.monotonic()
-    mark = root_mark(params.root)
+    mark = None if store is not None else root_mark(params.root)
     with ExitStack() as stack:
         cache = None
-        if cache_file is not None:
+        if cache_file is not None and store is None:
             cache = stack.enter_context(ScanCache(cache_file, params.root, recalls=params.known, replace_damaged=True))
-        found = inventory(params.root, settle_seconds=params.settle_seconds, control=control, memory=cache, note=note)
-        manifests, problems = read_manifests(sealed_ones(found), control)
-        if root_mark(params.root) != mark:
+        found = inventory(
+            params.root, settle_seconds=params.settle_seconds, control=control, memory=cache, note=note, store=store
+        )
+        files: SmallFiles = POSIX_FILES if store is None else BucketFiles(store)
+        manifests, problems = read_manifests(sealed_ones(found), control, files)
+        if store is None and root_mark(params.root) != mark:
             hint = "check the mount; nothing is taken from this scan"
             raise RootUnreadable(params.root, "it became another folder during the scan", hint)
         if cache is not None:

@@ -15,6 +15,7 @@ from typing import Any
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.object_store import ObjectStore
+from muster_agent.formats.places import is_bucket
 from muster_agent.jobs.checkpoint_place import CheckpointPlace, StatedShard, place_at
 from muster_agent.jobs.chunks import (
     ChunkDigester,
@@ -32,6 +33,8 @@ from muster_agent.jobs.device_side import (
     look_for_device,
     open_transport,
 )
+from muster_agent.jobs.given_place import GivenPlace
+from muster_agent.jobs.object_transport import ObjectTransport, node_urls
 from muster_agent.jobs.reload_phases import CpuMeter, Moments, busy_of, phases_of
 from muster_agent.jobs.reload_verdict import ReadPass, judge, stopped_evidence
 from muster_agent.jobs.selection import select
@@ -58,6 +61,7 @@ from muster_agent.reload.resident import Resident
 from muster_agent.reload.shared import SharedArena, deliver
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.posix import ALIGN_BYTES
+from muster_agent.storage.s3_urls import ObjectUrls
 from muster_agent.storage.throttle import Throttle
 
 
@@ -86,6 +90,7 @@ class PreparedReload:
         gds: GdsProbe | None,
         locations: Sequence[str],
         device: Device | None = None,
+        urls: ObjectUrls | None = None,
     ) -> None:
         self.params = params
         self.place, self.path = place, place.path
@@ -95,6 +100,7 @@ class PreparedReload:
         self._locations = locations
         self._device = device
         self._device_kept: DeviceShards | None = None
+        self._urls = urls
         self._chunk_bytes = manifest.chunk_bytes if manifest else CHUNK_BYTES
         self._kept: Arena | None = None
         self.resident: Resident | None = None
@@ -114,7 +120,8 @@ class PreparedReload:
 
     def _run(self, control: JobControl) -> ReloadBody:
         control.check()
-        measured = cached_ratio(self._locations)
+        # What comes from a bucket goes through no cache of this node.
+        measured = cached_ratio(self._locations) if self._urls is None else 0.0
         self._require_cold(measured)
         unknown = {} if measured is not None else {"cache_unknown_because": why_unknown(self._locations)}
         choice = backends.choose(self.params.backend, measured, self._gds, self._device)
@@ -229,6 +236,8 @@ class PreparedReload:
         return transport
 
     def _into_host(self, choice: backends.Choice) -> Transport:
+        if self._urls is not None:
+            return ObjectTransport(self._urls, self.params.backend)
         return HostTransport(choice, self._gds)
 
     def _arrive(self, read: ReadPass, cpu: CpuMeter) -> tuple[CopyTotals | None, float | None]:
@@ -240,12 +249,8 @@ class PreparedReload:
         return copied, time.monotonic()
 
     def _path_taken(self, transport: Transport, totals: ReadTotals, facts: dict[str, Any]) -> PathTaken:
-        file_system = read_file_system(self.path)
-        where: dict[str, Any] = {"file_system": file_system.name}
-        if file_system.is_remote:
-            where["server_cache"] = "unknown"
         taken = transport.path_taken(totals)
-        return taken._replace(evidence={**where, **taken.evidence, **facts})
+        return taken._replace(evidence={**_storage_facts(self.path), **taken.evidence, **facts})
 
     def _arena(self, shards: Sequence[StatedShard], extents: Sequence[Extent], control: JobControl) -> Arena | None:
         """Room for every byte that will be read. Raises NoRoom."""
@@ -283,6 +288,8 @@ class PreparedReload:
 
     def close(self) -> None:
         """Give the memory of a resident reload back."""
+        if isinstance(self.place, GivenPlace):
+            self.place.close()
         if self.resident is not None:
             self.resident.close()
         elif self._kept is not None:
@@ -299,18 +306,23 @@ def _ends_of(shards: Sequence[StatedShard], extents: Sequence[Extent]) -> list[i
     return ends
 
 
-def prepare(params: ReloadParams, *, store: ObjectStore | None = None) -> PreparedReload:
+def prepare(params: ReloadParams, *, stores: Sequence[ObjectStore] = ()) -> PreparedReload:
     """Look at what shall be read, load its manifest (the given one, else the one beside the data) and evict the page
     cache where asked; nothing is timed. A manifest that cannot be relied on is a finding, and `verified` stays None.
-    `store` is the client of a path in a bucket. Raises CheckpointNotFound, ShardsNotFound, RootUnreadable, and
-    ValueError for an unknown backend."""
-    place = place_at(params.path, store)
+    `stores` are the clients of a path in a bucket, one per endpoint: the first lists, all are read from. Raises
+    CheckpointNotFound, ShardsNotFound, RootUnreadable, and ValueError for an unknown backend."""
+    place = (
+        GivenPlace(params.path, params.objects) if params.objects else place_at(params.path, next(iter(stores), None))
+    )
     place.require()
     backends.choose(params.backend, None, None)
     device = look_for_device(params)
     manifest, notes = _manifest_for(place, params.manifest)
     wanted = select(place, params.shards, params.ranks).shards
     locations = [stated.location for stated in place.stat_all(wanted) if stated.size_bytes is not None]
+    if is_bucket(place.path):
+        urls = place.urls if isinstance(place, GivenPlace) else node_urls(place.path, stores)
+        return PreparedReload(params, place, manifest, notes, None, locations, device, urls)
     gds = _probe_gds(params, locations, device)
     if params.evict:
         evict(locations)
@@ -354,6 +366,14 @@ def _manifest_for(place: CheckpointPlace, given: Manifest | None) -> tuple[Manif
         return read_beside(place.path, place.files), ()
     except ManifestUnreadable as error:
         return None, (error.finding,)
+
+
+def _storage_facts(path: str) -> dict[str, Any]:
+    """What kind of storage it is; what a server keeps in its own memory cannot be seen from here."""
+    if is_bucket(path):
+        return {"file_system": "s3", "server_cache": "unknown"}
+    file_system = read_file_system(path)
+    return {"file_system": file_system.name, **({"server_cache": "unknown"} if file_system.is_remote else {})}
 
 
 def _probe_gds(params: ReloadParams, locations: Sequence[str], device: Device | None) -> GdsProbe | None:

@@ -247,6 +247,16 @@ class VerifyBody(_Message, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
+class GivenObject(_Message, frozen=True, kw_only=True):
+    """An object that the control plane lets a node read for a while. `urls` are signed, one per endpoint, and secret:
+    they are made when the task is handed out, and never stored or logged. Size and time are as the inventory has
+    them: a listing's times are finer than those of an answer."""
+
+    urls: tuple[str, ...]
+    size_bytes: int | None = None
+    mtime_ns: int = 0
+
+
 class ReloadParams(_Message, frozen=True, kw_only=True):
     path: str
     shards: tuple[str, ...]
@@ -265,6 +275,9 @@ class ReloadParams(_Message, frozen=True, kw_only=True):
     """Refuse to time a read of bytes that are cached, or of which that is not known."""
     evict: bool = True
     max_bytes_per_second: int | None = None
+    objects: dict[str, GivenObject] = {}
+    """Where `path` lies in a bucket: each of `shards`, to be read without credentials of this node. Empty: it signs its
+    requests itself."""
 
 
 class ReloadBody(_Message, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import os
 import platform
 from typing import Any
 
+from muster_agent.formats.places import is_bucket
 from muster_agent.probes.filesystem import read_file_system
 from muster_agent.runtime.config import AgentConfig
 
@@ -14,7 +15,7 @@ def read_facts(config: AgentConfig) -> dict[str, Any]:
     """JSON values only."""
     return {
         "roots": list(config.roots),
-        "file_systems": {root: read_file_system(root).name for root in config.roots},
+        "file_systems": {root: _file_system(root) for root in config.roots},
         "cpu_count": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),
@@ -23,6 +24,10 @@ def read_facts(config: AgentConfig) -> dict[str, Any]:
         "slots": config.slots,
         "allows_disrupt": config.allow_disrupt,
     }
+
+
+def _file_system(root: str) -> str:
+    return "s3" if is_bucket(root) else read_file_system(root).name
 
 
 def read_machine_id() -> str:

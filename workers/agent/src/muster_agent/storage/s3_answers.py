@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from muster_agent.formats.tree import ARCHIVED
 
@@ -17,10 +18,8 @@ _MESSAGE = re.compile(rb"<Message>([^<]{1,120})")
 REWRITTEN = "the object was written again while it was read"
 
 
-class Headers(Protocol):
-    """Of an answer, by name whatever its case."""
-
-    def get(self, name: str, missing: str, /) -> str: ...
+Headers = Mapping[str, str]
+"""Of an answer, by their names in lower case."""
 
 
 class Passing(Exception):
@@ -68,7 +67,7 @@ def found_in(status: int, headers: Headers, offset_bytes: int, length_bytes: int
     here = whole_in(headers)._replace(size_bytes=total)
     require_same(pin, here)
     expected = min(offset_bytes + length_bytes, total if total is not None else end) - offset_bytes
-    stated = headers.get("Content-Length", "")
+    stated = headers.get("content-length", "")
     if begin != offset_bytes or end - begin != expected or stated not in ("", str(expected)):
         text = (
             f"{stated or end - begin} bytes from byte {begin} on were offered for {expected} from byte {offset_bytes}"
@@ -80,10 +79,10 @@ def found_in(status: int, headers: Headers, offset_bytes: int, length_bytes: int
 def whole_in(headers: Headers) -> ObjectPin:
     """The object, from the headers of an answer that brings all of it."""
     return ObjectPin(
-        size_bytes=_number(headers.get("Content-Length", "")),
-        etag=bare(headers.get("ETag", "")),
+        size_bytes=_number(headers.get("content-length", "")),
+        etag=bare(headers.get("etag", "")),
         version=headers.get("x-amz-version-id", ""),
-        modified=headers.get("Last-Modified", ""),
+        modified=headers.get("last-modified", ""),
     )
 
 
@@ -91,11 +90,11 @@ def _range_of(
     status: int, headers: Headers, offset_bytes: int, length_bytes: int, pin: ObjectPin
 ) -> tuple[int, int, int | None]:
     """(begin, end, size of the whole object). Some stores answer a range rightly and call it 200."""
-    match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", "").strip())
+    match = _CONTENT_RANGE.fullmatch(headers.get("content-range", "").strip())
     if match is not None:
         begin, last, total = match.groups()
         return int(begin), int(last) + 1, pin.size_bytes if total == "*" else int(total)
-    stated = _number(headers.get("Content-Length", ""))
+    stated = _number(headers.get("content-length", ""))
     if status == 200 and offset_bytes == 0 and stated is not None and stated <= length_bytes:
         return 0, stated, stated
     raise OSError(errno.EOPNOTSUPP, "the store does not read ranges of objects: it answered with something else")
@@ -144,7 +143,7 @@ def _why(status: int, body: bytes) -> str:
 
 
 def _retry_after(headers: Headers) -> float:
-    return float(_number(headers.get("Retry-After", "")) or 0)
+    return float(_number(headers.get("retry-after", "")) or 0)
 
 
 def _number(text: str) -> int | None:

@@ -50,6 +50,7 @@ def connect(endpoint_url: str | None = None) -> S3Store:
         hint = "install it with `pip install 'muster-agent[s3]'`"
         raise S3Unavailable("reading from a bucket needs boto3, which is not installed", hint) from None
     config = Config(
+        signature_version="s3v4",  # else URLs for an endpoint that is not Amazon's are signed as of old
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
         retries={"total_max_attempts": 1, "mode": "standard"},
@@ -146,6 +147,14 @@ class S3Store:
     def _at(self, bucket: str, key: str) -> ObjectSeen | None:
         seen = self.first(bucket, key)
         return seen if seen is not None and seen.key == key else None
+
+    def signed_url(self, bucket: str, key: str, life_seconds: int) -> str:
+        """See `ObjectStore.signed_url`."""
+        try:
+            asked = {"Bucket": bucket, "Key": key}
+            return str(self._client.generate_presigned_url("get_object", asked, life_seconds))
+        except Exception as error:
+            raise _os_error(error) from error
 
     def _pages(self, ask: Callable[..., Any], asked: dict[str, Any], marks: dict[str, str]) -> Iterator[dict[str, Any]]:
         """All pages, of whatever size the store gives. A store that goes in a circle is an error, not a listing."""

@@ -35,6 +35,7 @@ class _Reader:
     """What one thread has: its turn among endpoints, and its connections."""
 
     turn: int
+    thread: threading.Thread
     times: WireTimes = field(default_factory=WireTimes)
     wires: dict[Origin, Wire] = field(default_factory=dict)
 
@@ -86,6 +87,7 @@ class S3Reads:
         self._retries: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._closed = threading.Event()
+        self._parsed: dict[str, tuple[Origin, str]] = {}
 
     def open(self, key: str, pin: ObjectPin, mtime_ns: int) -> S3Shard:
         """The object that the pin names, which knows its size; no request is made before the first read."""
@@ -132,9 +134,13 @@ class S3Reads:
         """Close all connections; readers that are inside a request leave it with an error."""
         self._closed.set()
         with self._lock:
-            wires = [wire for reader in self._readers for wire in list(reader.wires.values())]
-        for wire in wires:
-            wire.cut()
+            readers = list(self._readers)
+        for reader in readers:
+            is_idle = reader.thread is threading.current_thread() or not reader.thread.is_alive()
+            for wire in list(reader.wires.values()):
+                wire.cut()
+                if is_idle:
+                    wire.drop()
 
     # -- one request, as often as it takes -----------------------------------------------------------------------------
     def _tried(self, key: str, ask: Callable[[Wire, str], object], progress: Callable[[], int]) -> None:
@@ -181,20 +187,26 @@ class S3Reads:
         reader: _Reader | None = getattr(self._mine, "reader", None)
         if reader is None:
             with self._lock:
-                reader = self._mine.reader = _Reader(turn=len(self._readers))
+                reader = self._mine.reader = _Reader(len(self._readers), threading.current_thread())
                 self._readers.append(reader)
         return reader
 
     def _wire(self, reader: _Reader, url: str) -> tuple[Wire, str, str]:
-        parts = urlsplit(url)
-        origin = Origin.of(parts)
+        origin, target = self._parsed.get(url) or self._parse(url)
         wire = reader.wires.get(origin)
         if wire is None:
             tls = self._verified_tls() if origin.scheme == "https" else None
             wire = reader.wires[origin] = Wire(origin, tls, reader.times, reader.turn)
             if self._closed.is_set():
                 wire.cut()
-        return wire, f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/", str(origin)
+        return wire, target, origin.name
+
+    def _parse(self, url: str) -> tuple[Origin, str]:
+        """Kept, since every range of an object has the same."""
+        parts = urlsplit(url)
+        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        parsed = self._parsed[url] = Origin.of(parts), target
+        return parsed
 
     def _verified_tls(self) -> ssl.SSLContext:
         with self._lock:

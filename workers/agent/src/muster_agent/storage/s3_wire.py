@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult
 
-from muster_agent.storage.s3_answers import Found, ObjectPin, Passing, found_in, refused, whole_in
+from muster_agent.storage.s3_answers import Found, Headers, ObjectPin, Passing, found_in, refused, whole_in
 
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 30.0
@@ -40,7 +40,9 @@ class Origin(NamedTuple):
             raise ValueError("an object store is reached by http or https")
         return cls(url.scheme, url.netloc, url.hostname, url.port or (443 if url.scheme == "https" else 80))
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """For people; without what is secret in a URL."""
         return f"{self.scheme}://{self.netloc}"
 
 
@@ -116,7 +118,7 @@ class Wire:
             response = self._ask(target, f"bytes={part.begin_bytes}-{part.end_bytes - 1}", part.pin.etag)
             self._require_success(response)
             found = found_in(
-                response.status, response.headers, part.begin_bytes, part.end_bytes - part.begin_bytes, part.pin
+                response.status, _named(response), part.begin_bytes, part.end_bytes - part.begin_bytes, part.pin
             )
             part.found(found)
             self._fill(response, part)
@@ -129,17 +131,17 @@ class Wire:
                 response.read(_MAX_REFUSAL_BYTES)
                 response = self._ask(target, "", "")
                 self._require_success(response)
-                pin = whole_in(response.headers)
+                pin = whole_in(_named(response))
                 self.drop()
                 return pin
             self._require_success(response)
-            found = found_in(response.status, response.headers, 0, 1, ObjectPin())
+            found = found_in(response.status, _named(response), 0, 1, ObjectPin())
             response.read(1)
             return found.pin
 
     def _require_success(self, response: http.client.HTTPResponse) -> None:
         if response.status not in (200, 206):
-            raise refused(response.status, response.headers, response.read(_MAX_REFUSAL_BYTES))
+            raise refused(response.status, _named(response), response.read(_MAX_REFUSAL_BYTES))
 
     def _fill(self, response: http.client.HTTPResponse, part: Part) -> None:
         began = time.monotonic()
@@ -266,6 +268,11 @@ def _first_that_answers(addresses: list[Any]) -> Connected:
             continue
         return Connected(sock, str(address[0]))
     raise _unreachable(f"no connection was made ({_text(last)})") from last
+
+
+def _named(response: http.client.HTTPResponse) -> Headers:
+    """The headers as a dictionary: the message itself goes through all of them whenever it is asked for one."""
+    return {name.lower(): str(value) for name, value in response.headers.raw_items()}
 
 
 def _unreachable(why: str) -> Passing:

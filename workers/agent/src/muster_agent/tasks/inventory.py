@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from muster_agent.formats.walk import RootUnreadable
+from muster_agent.jobs.inventory import run_inventory
 from muster_agent.jobs.scan_process import ScanEnded, run_apart
 from muster_agent.protocol.wire import MAX_BODY_BYTES, InventoryBody, InventoryParams
+from muster_agent.tasks.bucket import stores_for
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
 
 _ENVELOPE_BYTES = 4096
@@ -15,16 +17,16 @@ _ENVELOPE_BYTES = 4096
 
 def prepare(params: InventoryParams, context: TaskContext) -> Run:
     root = context.roots.resolve(params.root)
+    store = next(iter(stores_for(root)), None)
 
     def run() -> InventoryBody:
         context.reporter.begin("inventory")
         try:
-            body = run_apart(
-                msgspec.structs.replace(params, root=root),
-                context.control,
-                cache_file=context.scan_cache,
-                note=context.reporter.log,
-            )
+            wanted, note = msgspec.structs.replace(params, root=root), context.reporter.log
+            if store is not None:  # waits for the network, not for a processor
+                body = run_inventory(wanted, context.control, store=store, note=note)
+            else:
+                body = run_apart(wanted, context.control, cache_file=context.scan_cache, note=note)
         except RootUnreadable as error:
             raise TaskFailed("root_unreadable", str(error)) from error
         except ScanEnded as error:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from muster_agent.formats.root import RootUnreadable
 from muster_agent.jobs.checkpoint_place import CheckpointNotFound
 from muster_agent.jobs.verify import verify
 from muster_agent.protocol.wire import VerifyBody, VerifyParams
+from muster_agent.tasks.bucket import stores_for
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
 
 
 def prepare(params: VerifyParams, context: TaskContext) -> Run:
     path = context.roots.resolve_checkpoint(params.path)
+    store = next(iter(stores_for(path)), None)
 
     def run() -> VerifyBody:
         try:
@@ -19,8 +22,11 @@ def prepare(params: VerifyParams, context: TaskContext) -> Run:
                 sample_ratio=params.sample_ratio,
                 seed=params.seed,
                 control=context.control,
+                store=store,
             )
         except CheckpointNotFound as error:
             raise TaskFailed("checkpoint_not_found", str(error)) from error
+        except RootUnreadable as error:
+            raise TaskFailed("storage_unreadable", f"{error}; {error.hint}") from error
 
     return run
