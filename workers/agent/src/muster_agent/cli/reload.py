@@ -141,20 +141,24 @@ def reload(
     except (CheckpointNotFound, ShardsNotFound) as error:
         hint = "check the path and the mount; `muster inventory` lists what is there"
         raise CommandFailed(str(error), hint=hint, code=ExitCode.NOT_FOUND) from error
-    except RootUnreadable as error:
-        raise CommandFailed(str(error), hint=error.hint) from error
-    except NotCold as error:
-        raise CommandFailed(str(error), hint="leave out --no-evict, or --cold-required") from error
     except DeviceUnavailable as error:
         raise CommandFailed(f"the GPU failed: {error}", hint="leave out --device, or name another one") from error
-    except NotShared as error:
-        raise CommandFailed(str(error), hint="look at this host's memory, then try again") from error
-    except NoRoom as error:
-        raise CommandFailed(str(error), hint="name a --rank or --shards, or leave out --resident") from error
+    except (RootUnreadable, NotCold, NotShared, NoRoom) as error:
+        raise CommandFailed(str(error), hint=_what_to_do(error)) from error
     finally:
         bar.clear()
     _show(report, path, as_json=as_json)
     _exit_for(report, path)
+
+
+def _what_to_do(error: RootUnreadable | NotCold | NotShared | NoRoom) -> str:
+    if isinstance(error, RootUnreadable):
+        return error.hint
+    if isinstance(error, NotCold):
+        return "leave out --no-evict, or --cold-required"
+    if isinstance(error, NotShared):
+        return "look at this host's memory, then try again"
+    return "name a --rank or --shards, or leave out --resident"
 
 
 def _show(report: ReloadReport, path: str, *, as_json: bool) -> None:
