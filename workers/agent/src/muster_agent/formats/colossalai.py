@@ -34,10 +34,12 @@ _MAX_ABSENT = 200
 
 def claims(folder: Folder) -> bool:
     """By the marker beside an optimizer or a model; by the optimizer's own index where the marker is not there yet."""
+    if MARKER_NAME not in folder.files and _OPTIMIZER not in folder.folders:
+        return False  # before any name is looked at: nearly every folder of a scan ends here
     has_model = any(name in folder.folders for name in _MODELS) or any(map(is_weight_name, folder.files))
     if MARKER_NAME in folder.files:
         return has_model or _OPTIMIZER in folder.folders or _OPTIMIZER in folder.files
-    if _OPTIMIZER not in folder.folders or not has_model:
+    if not has_model:
         return False
     inside = folder.sub(_OPTIMIZER)
     return _index_of(inside) is not None or _STAGES in inside.folders or _GROUPS_NAME in inside.files
