@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ALL ?=
 ONCE ?=
+PEERS ?=
 FOLDER ?=
 EXAMPLES ?= 20000
 
@@ -15,7 +16,7 @@ help:
 	@echo "make test         the suite; ALL=1 with every outside program and on PostgreSQL too"
 	@echo "make fuzz         malformed files for every format reader; EXAMPLES=20000 for each of its tests"
 	@echo "make lint         ruff, mypy, import contracts, migrations, OpenAPI"
-	@echo "make bench        reload speed against peers, as ratios"
+	@echo "make bench        reload speed as ratios; PEERS=1 installs the other libraries to compare with"
 
 # A .venv names the folder that it was made in; one that was moved or copied with its checkout is made anew.
 $(shell grep -qsF "$$(cd -P $(VENV) 2>/dev/null && pwd)" $(BIN)/activate || rm -f $(VENV)/.runtime $(VENV)/.dev)
@@ -53,8 +54,13 @@ lint: setup-dev
 format:
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-bench: setup-dev
+bench: setup-dev $(if $(PEERS),.venv-peers/.ready)
 	@$(BIN)/python -m tests.bench.bench_reload
+
+.venv-peers/.ready: tests/bench/requirements-peers.txt
+	@$(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/pip install -q -r tests/bench/requirements-peers.txt
+	@touch $@
 
 openapi: setup-dev
 	@$(BIN)/python manage.py spectacular --file docs/openapi.yaml
@@ -71,4 +77,4 @@ lock: setup-dev
 		--no-emit-index-url --no-annotate --no-header -c requirements.lock -o requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) .demo
+	rm -rf $(VENV) .venv-peers .demo

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 import threading
 
 import pytest
 from muster_agent.probes.process import PeakMemory
-from muster_agent.reload import memory as memory_module
+from muster_agent.reload import buffers
 from muster_agent.reload.buffers import HUGE_PAGE_BYTES, BufferRing
 
 
@@ -35,11 +34,7 @@ def test_the_memory_is_resident_before_the_first_read() -> None:
 
 
 def test_without_the_kernels_help_each_page_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refusing(mmap.mmap):
-        def madvise(self, *_arguments: int) -> None:  # type: ignore[override]
-            raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(memory_module.mmap, "mmap", Refusing)
+    monkeypatch.setattr(buffers, "advise", lambda *_arguments: False)
     memory = PeakMemory()
     ring = BufferRing(4, 8 * 1024 * 1024)
     assert (ring.huge_pages, ring.prefaulted) == (False, False)

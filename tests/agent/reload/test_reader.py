@@ -12,6 +12,7 @@ import pytest
 import xxhash
 from muster_agent.jobs.chunks import ChunkDigester
 from muster_agent.jobs.control import Cancelled, JobControl
+from muster_agent.protocol.phases import Phase
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import Extent, plan_reads, whole_shards
 from muster_agent.reload.reader import Check, InPlace, ReadRun
@@ -90,7 +91,7 @@ def test_all_bytes_arrive_and_every_shard_is_closed_once() -> None:
     assert totals.read_bytes == sum(map(len, data))
     assert [shard.closed for shard in shards] == [1] * 5
     assert totals.sources[3] == (10_003, 1)
-    assert min(totals.reading_wall_seconds, totals.reading_seconds, totals.cpu_seconds) > 0
+    assert min(totals.wall_seconds[Phase.READ], totals.reading_seconds, totals.cpu_seconds) > 0
     assert totals.read_by_shard == {number: 10_000 + number for number in range(5)}
 
 

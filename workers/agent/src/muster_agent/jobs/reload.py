@@ -193,12 +193,12 @@ class PreparedReload:
         transport = self._transport(choice, shards, extents)
         cleanup.callback(transport.close)
         readers = max(1, min(transport.readers, len(plan)))
-        arena = self._arena(shards, extents, control) if transport.in_host_memory else None
+        arena = self._arena(shards, extents) if transport.in_host_memory else None
         ring = BufferRing(readers, block_bytes if arena is None and transport.in_place is None else ALIGN_BYTES)
         cleanup.callback(ring.close)
         digester = ChunkDigester(len(shards), self._chunk_bytes) if self.manifest else None
         allocated_at = time.monotonic()
-        cpu.lap(Phase.ALLOCATE, arena.cpu_seconds if arena is not None else 0.0)
+        cpu.lap(Phase.ALLOCATE)
         run = ReadRun(
             plan=plan,
             open_shard=lambda number: transport.open(shards[number]),
@@ -252,12 +252,12 @@ class PreparedReload:
         taken = transport.path_taken(totals)
         return taken._replace(evidence={**_storage_facts(self.path), **taken.evidence, **facts})
 
-    def _arena(self, shards: Sequence[StatedShard], extents: Sequence[Extent], control: JobControl) -> Arena | None:
+    def _arena(self, shards: Sequence[StatedShard], extents: Sequence[Extent]) -> Arena | None:
         """Room for every byte that will be read. Raises NoRoom."""
         if not self.params.resident:
             return None
         kind = SharedArena if self.params.ranks_on_host else Arena
-        self._kept = kind(_ends_of(shards, extents), control.check)
+        self._kept = kind(_ends_of(shards, extents))
         return self._kept
 
     def _materialize(self, read: ReadPass) -> None:

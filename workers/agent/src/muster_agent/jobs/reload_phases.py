@@ -46,21 +46,23 @@ class CpuMeter:
 
     def lap_reading(self, totals: ReadTotals, *, verifies: bool) -> None:
         """The end of the reads, in which the readers hashed too."""
-        hashing = totals.consuming_cpu_seconds if verifies else 0.0
-        self.lap(Phase.READ, totals.cpu_seconds - hashing)
+        hashing, placing = totals.consuming_cpu_seconds if verifies else 0.0, totals.placing_cpu_seconds
+        self.lap(Phase.READ, totals.cpu_seconds - hashing - placing)
+        self.seconds[Phase.ALLOCATE.value] = self.seconds.get(Phase.ALLOCATE.value, 0.0) + placing
         if verifies:
             self.seconds[Phase.VERIFY.value] = hashing
 
 
 def phases_of(moments: Moments, totals: ReadTotals, *, verifies: bool) -> dict[str, float]:
-    """Critical-path seconds that add up to the wall time. Blocks are hashed while others are read: `read` is the time
-    in which at least one thread was waiting for the storage, `verify` the time in which none was and hashing went on.
-    Phases that this reload does not have are absent."""
-    pass_seconds = moments.verified_at - moments.allocated_at
-    read_seconds = min(totals.reading_wall_seconds, pass_seconds) if verifies else pass_seconds
+    """Critical-path seconds that add up to the wall time. Blocks are hashed, and memory that is kept is touched, while
+    others are read: `read` is the time in which at least one thread was waiting for the storage, `allocate` and
+    `verify` that in which none was. Phases that this reload does not have are absent."""
+    placing_seconds = totals.wall_seconds.get(Phase.ALLOCATE, 0.0)
+    pass_seconds = moments.verified_at - moments.allocated_at - placing_seconds
+    read_seconds = min(totals.wall_seconds.get(Phase.READ, 0.0), pass_seconds) if verifies else pass_seconds
     phases = {
         Phase.RESOLVE.value: moments.resolved_at - moments.began_at,
-        Phase.ALLOCATE.value: moments.allocated_at - moments.resolved_at,
+        Phase.ALLOCATE.value: moments.allocated_at - moments.resolved_at + placing_seconds,
         Phase.READ.value: read_seconds,
     }
     if verifies:
@@ -75,6 +77,8 @@ def phases_of(moments: Moments, totals: ReadTotals, *, verifies: bool) -> dict[s
 def busy_of(totals: ReadTotals, *, verifies: bool, copy_seconds: float | None = None) -> dict[str, float]:
     """Seconds of work in the phases that overlap, summed over the threads; `copy_seconds` by the device's own clock."""
     busy = {Phase.READ.value: totals.reading_seconds}
+    if totals.placing_seconds:
+        busy = {Phase.ALLOCATE.value: totals.placing_seconds, **busy}
     if verifies:
         busy[Phase.VERIFY.value] = totals.consuming_seconds
     if copy_seconds is not None:

@@ -13,7 +13,7 @@ import mmap
 import queue
 from collections.abc import Iterator
 
-from muster_agent.reload.memory import map_anonymous, may_have_huge_pages
+from muster_agent.reload.memory import advise, map_anonymous, may_have_huge_pages
 
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
 _MADV_POPULATE_WRITE = 23  # Linux 5.14; not named in Python's mmap module
@@ -66,14 +66,14 @@ def distance_to_alignment(mapping: mmap.mmap) -> int:
 
 def make_resident(mapping: mmap.mmap, start: int, length_bytes: int) -> tuple[bool, bool]:
     """(huge pages can be had, touched in one call); older kernels get the same residency by writing each page."""
-    huge = populated = False
-    with contextlib.suppress(OSError, AttributeError):
-        mapping.madvise(mmap.MADV_HUGEPAGE, start, length_bytes)
-        huge = may_have_huge_pages()
-    with contextlib.suppress(OSError):
-        mapping.madvise(_MADV_POPULATE_WRITE, start, length_bytes)
-        populated = True
+    huge = ask_for_huge_pages(mapping, start, length_bytes)
+    populated = advise(mapping, start, length_bytes, _MADV_POPULATE_WRITE)
     if not populated:
         for offset in range(start, start + length_bytes, mmap.PAGESIZE):
             mapping[offset] = 0
     return huge, populated
+
+
+def ask_for_huge_pages(mapping: mmap.mmap, start: int, length_bytes: int) -> bool:
+    """Whether they can be had."""
+    return advise(mapping, start, length_bytes, mmap.MADV_HUGEPAGE) and may_have_huge_pages()

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 _CGROUP = "/sys/fs/cgroup"
 _HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 _PR_GET_THP_DISABLE = 42
+_MADVISE = ctypes.CDLL(None, use_errno=True).madvise
+_MADVISE.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class NoRoom(Exception):
@@ -29,6 +31,15 @@ def map_anonymous(size_bytes: int) -> mmap.mmap:
         return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, MemoryError) as error:
         raise NoRoom(size_bytes, min(size_bytes, available_bytes() or 0)) from error
+
+
+def advise(mapping: mmap.mmap, start: int, length_bytes: int, advice: int) -> bool:
+    """madvise(2) on a part of a mapping; False where the kernel refuses. Python's own holds its lock meanwhile, and one
+    piece of memory that is touched so would stop every reader."""
+    anchor = ctypes.c_char.from_buffer(mapping)
+    address = ctypes.addressof(anchor) + start
+    del anchor  # its export would keep the mapping from closing
+    return bool(_MADVISE(address, length_bytes, advice) == 0)
 
 
 def available_bytes() -> int | None:

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from muster_agent.protocol.phases import Phase
 from muster_agent.reload.arena import Arena
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.open_shards import OpenShards
+from muster_agent.reload.phase_clock import PhaseClock
 from muster_agent.reload.plan import Extent
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import InPlaceSource, ShardSource
@@ -133,8 +135,7 @@ class ReadRun:
     _team: list[_Reader] = field(default_factory=list)
     _todo: Iterator[Extent] = field(default_factory=lambda: iter(()))
     _total_bytes: int = 0
-    _inside: int = 0
-    _inside_since: float = 0.0
+    _clock: PhaseClock = field(default_factory=lambda: PhaseClock((Phase.READ, Phase.ALLOCATE)))
 
     def run(self) -> ReadTotals:
         """Read every extent of the plan. Raises Cancelled within one block of being told to stop, and within a second
@@ -151,6 +152,7 @@ class ReadRun:
         finally:
             self._leave(shards)
             shards.close_all()
+        self.totals.wall_seconds = dict(self._clock.seconds)
         if self._failure is not None:
             raise self._failure
         return self.totals
@@ -193,7 +195,7 @@ class ReadRun:
             if reader.given_up or since is None or extent is None or time.monotonic() - since < after_seconds:
                 return reader.given_up
             reader.given_up = True
-            self._step_out()
+            self._clock.leave(Phase.READ)
         shards.silent.add(extent.shard)
         seconds = time.monotonic() - since
         self._note(extent, OSError(errno.ETIMEDOUT, f"the storage did not answer for {seconds:.0f} s"))
@@ -237,9 +239,7 @@ class ReadRun:
         """Inside, the reader is watched. Raises Stopped where it was given up in the meantime: its extent is lost."""
         with self._lock:
             reader.extent, reader.since = extent, time.monotonic()
-            if self._inside == 0:
-                self._inside_since = reader.since
-            self._inside += 1
+            self._clock.enter(Phase.READ)
         try:
             yield
         finally:
@@ -248,15 +248,9 @@ class ReadRun:
                 late = reader.given_up
                 if not late and since is not None:
                     self.totals.reading_seconds += time.monotonic() - since
-                    self._step_out()
+                    self._clock.leave(Phase.READ)
             if late:
                 raise Stopped
-
-    def _step_out(self) -> None:
-        """One reader fewer is inside a call to the storage. The lock is held."""
-        self._inside -= 1
-        if self._inside == 0:
-            self.totals.reading_wall_seconds += time.monotonic() - self._inside_since
 
     def _take(self, reader: _Reader, source: ShardSource, extent: Extent, buffer: memoryview) -> bool:
         """Read one extent and hand it on; False where it could not be read."""
@@ -265,11 +259,24 @@ class ReadRun:
             return self._take_in_place(reader, source, extent, self.in_place)
         if self.piece_bytes is not None and self.arena is None and isinstance(self.consumer, PieceConsumer):
             return self._take_in_pieces(reader, source, extent, buffer, self.consumer.begin(extent), self.piece_bytes)
-        buffer = buffer if self.arena is None else self.arena.place(extent)
+        buffer = buffer if self.arena is None else self._place(self.arena, extent)
         count = self._read(reader, extent, lambda: source.read_into(buffer, begin, length))
         if count is not None:
             self._consume(lambda: self.consumer.landed(extent, buffer[:count], self._check))
         return count is not None
+
+    def _place(self, arena: Arena, extent: Extent) -> memoryview:
+        """Room for the extent, touched; what that costs is told apart from reading."""
+        self._clock.enter(Phase.ALLOCATE)
+        began, cpu_before = time.monotonic(), time.thread_time()
+        try:
+            return arena.place(extent)
+        finally:
+            cpu_seconds, seconds = time.thread_time() - cpu_before, time.monotonic() - began
+            self._clock.leave(Phase.ALLOCATE)
+            with self._lock:
+                self.totals.placing_seconds += seconds
+                self.totals.placing_cpu_seconds += cpu_seconds
 
     def _take_in_pieces(
         self, reader: _Reader, source: ShardSource, extent: Extent, buffer: memoryview, pieces: Pieces, size_bytes: int

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import xxhash
@@ -30,10 +30,10 @@ class NotShared(Exception):
 class SharedArena(Arena):
     """See `Arena`. Other processes map the descriptor `fd`; `places` says where in the file each shard lies."""
 
-    def __init__(self, sizes_bytes: Sequence[int], check: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, sizes_bytes: Sequence[int]) -> None:
         self.fd = os.memfd_create("muster-shards", os.MFD_CLOEXEC)
         try:
-            super().__init__(sizes_bytes, check, self._map)
+            super().__init__(sizes_bytes, self._map)
         except BaseException:
             os.close(self.fd)
             raise

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from muster_agent.protocol.phases import Phase
+
 
 @dataclass(slots=True)
 class ReadTotals:
-    """What happened. Seconds are sums over threads, but `reading_wall_seconds`: how long at least one of them was
-    inside a call to the storage."""
+    """What happened. Seconds are sums over threads, but `wall_seconds`: how long at least one of them waited for the
+    storage, and how long none did while memory was touched."""
 
     read_bytes: int = 0
     reading_seconds: float = 0.0
-    reading_wall_seconds: float = 0.0
+    placing_seconds: float = 0.0
+    placing_cpu_seconds: float = 0.0
+    """Touching memory that is kept."""
+    wall_seconds: dict[Phase, float] = field(default_factory=dict)
     consuming_seconds: float = 0.0
     cpu_seconds: float = 0.0
     consuming_cpu_seconds: float = 0.0
