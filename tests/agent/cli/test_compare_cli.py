@@ -22,6 +22,11 @@ PEERS = os.environ.get("MUSTER_COMPARE_PYTHON", sys.executable)
 """An interpreter with torch and safetensors, where one is named."""
 
 
+@pytest.fixture(autouse=True)
+def no_interpreter_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MUSTER_COMPARE_PYTHON", raising=False)
+
+
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     folder = write_checkpoint(tmp_path / "run", 1, world_size=2, rank_bytes=MIB)

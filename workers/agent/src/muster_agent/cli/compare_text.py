@@ -8,7 +8,7 @@ from muster_agent.cli.output import human_bytes, printable
 _TITLES = {"muster": "muster, verified", "muster_resident": "muster, verified and kept"}
 _VERIFIED = {True: "yes", False: "DAMAGED", None: "no"}
 _HEAD = ("loader", "seconds", "GB/s", "CPU s/GB", "extra memory", "left resident", "verified", "cached before")
-_WIDTHS = (26, 9, 8, 10, 14, 15, 10, 0)
+_WIDTHS = (28, 9, 8, 10, 14, 15, 10, 0)
 UNPICKLES = (
     "torch and dcp unpickle. torch.load is held to weights_only=True; DCP's reader holds its .metadata to nothing, so "
     "compare only checkpoints that you would load anyway."
@@ -60,7 +60,7 @@ def _line(cells: tuple[str, ...]) -> str:
 def _not_run(row: Row, python: str) -> str:
     name = _TITLES.get(row.loader, row.loader)
     if row.outcome == "missing":
-        return f"{name:<26}not installed: {python} -m pip install {INSTALL[row.loader]}   ({row.detail})"
+        return f"{name:<28}not installed: {python} -m pip install {INSTALL[row.loader]}   ({row.detail})"
     if row.outcome == "unfit":
-        return f"{name:<26}does not read this: {row.detail}"
-    return f"{name:<26}{row.outcome.replace('_', ' ')}: {row.detail}"
+        return f"{name:<28}does not read this: {row.detail}"
+    return f"{name:<28}{row.outcome.replace('_', ' ')}: {row.detail}"
