@@ -75,13 +75,6 @@ def test_a_store_that_only_throttles_is_an_error_and_no_empty_bucket(server: S3S
         assert "SlowDown" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["reload"])
-def test_commands_that_do_not_reach_into_buckets_refuse_one(command: str) -> None:
-    done = muster(command, "s3://bucket/runs/llama/iter_0000100")
-    assert done.exit_code == 2
-    assert "does not read yet" in done.stderr
-
-
 def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     done = muster("inventory", "s3://bucket/runs")

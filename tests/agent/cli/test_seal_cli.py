@@ -64,12 +64,12 @@ def test_a_path_that_is_not_there_is_exit_3(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_a_clear_error(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from muster_agent.manifest import beside
+    from muster_agent.storage import small_files
 
     def full(**_options: object) -> tuple[int, str]:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(beside.tempfile, "mkstemp", full)
+    monkeypatch.setattr(small_files.tempfile, "mkstemp", full)
     done = muster("seal", checkpoint)
     assert done.exit_code == 1
     assert "No space left on device" in done.stderr and "--no-write" in done.stderr

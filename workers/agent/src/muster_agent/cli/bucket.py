@@ -40,11 +40,3 @@ def bucket_store(place: str, endpoint_url: str | None) -> ObjectStore | None:
 def small_files(store: ObjectStore | None) -> SmallFiles:
     """Where Muster's own files beside checkpoints are read and written."""
     return POSIX_FILES if store is None else BucketFiles(store)
-
-
-def refuse_bucket(path: str) -> None:
-    """For commands that do not reach into buckets yet."""
-    if is_bucket(path):
-        hint = "give the folder where the bucket is mounted; `muster inventory` and `resume-point` read it directly"
-        message = f"{path} lies in a bucket, which this command does not read yet"
-        raise CommandFailed(message, hint=hint, code=ExitCode.USAGE)

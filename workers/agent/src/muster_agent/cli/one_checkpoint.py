@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_agent.cli.bucket import checked_place, refuse_bucket, small_files
+from muster_agent.cli.bucket import checked_place, small_files
 from muster_agent.cli.output import CommandFailed, ExitCode
 from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.walk import RootUnreadable, inventory
@@ -12,8 +12,6 @@ from muster_agent.storage.small_files import SmallFiles
 
 def require_one_checkpoint(path: str, store: ObjectStore | None = None) -> None:
     """Raises CommandFailed for a run's folder, or a folder of runs. What cannot be looked at is left to the command."""
-    if store is None:
-        refuse_bucket(path)
     place, files = checked_place(path), small_files(store)
     try:
         if not files.is_folder(place) or _is_sealed(place, files):
