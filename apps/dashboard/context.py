@@ -48,6 +48,7 @@ SECTIONS = {
     "transfer": "transfers",
     "tier": "tiers",
     "scan": "tiers",
+    "analysis-groups": "analysis",
 }
 
 

@@ -75,6 +75,7 @@ urlpatterns = [
     path("alerts/", alerts.alert_list, name="alerts"),
     path("alerts/<str:alert_id>/acknowledge/", alerts.alert_acknowledge, name="alert-acknowledge"),
     path("analysis/", analysis.rto_history, name="analysis"),
+    path("analysis/groups/", analysis.rto_groups, name="analysis-groups"),
     path("activity/", alerts.activity_log, name="activity"),
     path("charts/<slug:name>.json", charts.chart, name="chart"),
 ]

@@ -18,12 +18,16 @@ from apps.checkpoints.models import Placement, TrainingRun
 from apps.checkpoints.runs import find_run
 from apps.checkpoints.serializers import ResumePointSerializer, ResumeQuerySerializer
 from apps.core.serializers import query_of
+from apps.drills.models import Drill
+from apps.fleet.access import scoped
 from apps.fleet.rest import ScopedViewSet
 from apps.recovery import selectors
 from apps.recovery.filters import IncidentFilter
-from apps.recovery.history import history
+from apps.recovery.history import GroupBy, groups, history
 from apps.recovery.readiness import readiness_rows
 from apps.recovery.serializers import (
+    GroupsQuerySerializer,
+    GroupsSerializer,
     HistoryQuerySerializer,
     HistorySerializer,
     IncidentSerializer,
@@ -81,6 +85,20 @@ class RtoHistoryView(APIView):
         wanted = query_of(request, HistoryQuerySerializer).validated_data
         run = find_run(request, wanted["run"])
         return Response(HistorySerializer(history(run, wanted["kind"], wanted["days"])).data)
+
+
+class RtoGroupsView(APIView):
+    @extend_schema(
+        operation_id="get_rto_groups",
+        summary="Drills of one kind by run, tier or node group: spread, objective, budget of misses, regression",
+        parameters=[GroupsQuerySerializer],
+        responses=GroupsSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        wanted = query_of(request, GroupsQuerySerializer).validated_data
+        visible = scoped(request, Drill.objects.all(), "cluster")
+        found = groups(visible, GroupBy(wanted["by"]), wanted["kind"], wanted["days"])
+        return Response(GroupsSerializer(found).data)
 
 
 @extend_schema_view(

@@ -13,6 +13,7 @@ from apps.checkpoints.serializers import ResumePointSerializer
 from apps.core.serializers import StrictSerializer, WholeNumberField
 from apps.drills.models import Drill, DrillKind
 from apps.drills.serializers import PhasesField
+from apps.recovery.history import Group, GroupBy, figures
 from apps.recovery.models import Incident, Recovery
 from apps.recovery.readiness import ReadinessRow
 from apps.recovery.verdict import Verdict
@@ -102,6 +103,24 @@ class HistoryPointSerializer(serializers.Serializer[Any]):
     tier_name = serializers.CharField(source="placement.tier.name", default=None, allow_null=True)
 
 
+class BudgetSerializer(serializers.Serializer[Any]):
+    """Of the last 28 days: 5 % of the judged drills, rounded down and at least one, may miss."""
+
+    trial_count = serializers.IntegerField()
+    allowed = serializers.IntegerField()
+    used = serializers.IntegerField()
+    left = serializers.IntegerField(help_text="Negative where more missed than may.")
+    is_alarming = serializers.BooleanField(help_text="Two misses in the newest five, or any that did not restore.")
+
+
+class BlameSerializer(serializers.Serializer[Any]):
+    phase = serializers.CharField()
+    seconds = serializers.FloatField()
+    before_seconds = serializers.FloatField(
+        allow_null=True, help_text="Its median in the comparable drills before; null where none of them measured it."
+    )
+
+
 class StatisticsSerializer(serializers.Serializer[Any]):
     """From every measurement of the answer. p95 needs 20 and p99 100 of them; else null, and `max_seconds` stands."""
 
@@ -119,8 +138,10 @@ class StatisticsSerializer(serializers.Serializer[Any]):
     more_passes_needed = serializers.IntegerField(
         help_text='In a row, to claim "95 % within the objective" at 95 % confidence.'
     )
+    budget = BudgetSerializer()
     regressed = serializers.BooleanField()
     regression_ratio = serializers.FloatField(allow_null=True, help_text="Newest over the median of the ten before.")
+    regression_blame = BlameSerializer(allow_null=True, help_text="The phase that grew most.")
 
 
 class HistorySerializer(serializers.Serializer[Any]):
@@ -131,6 +152,34 @@ class HistorySerializer(serializers.Serializer[Any]):
     objective_seconds = serializers.FloatField(allow_null=True)
     points = HistoryPointSerializer(many=True)
     statistics = StatisticsSerializer()
+    left_out_count = serializers.IntegerField(help_text="Older drills beyond the newest 2,000; 0 otherwise.")
+
+
+class GroupsQuerySerializer(StrictSerializer):
+    by = serializers.ChoiceField(choices=[one.value for one in GroupBy], default=GroupBy.RUN.value)
+    kind = serializers.ChoiceField(
+        choices=DrillKind.choices, default=DrillKind.FAILOVER.value, help_text="Kinds measure different things."
+    )
+    days = WholeNumberField(min_value=1, max_value=3650, default=90)
+
+
+class GroupSerializer(serializers.Serializer[Any]):
+    key = serializers.CharField(help_text="The id of the run or tier, or the node group.")
+    name = serializers.CharField()
+    cluster_name = serializers.CharField()
+    objective_seconds = serializers.FloatField(allow_null=True, help_text="Of the newest drill that had one.")
+    statistics = serializers.SerializerMethodField()
+
+    @extend_schema_field(StatisticsSerializer)
+    def get_statistics(self, group: Group) -> dict[str, Any]:
+        return dict(StatisticsSerializer(figures(group.summary)).data)
+
+
+class GroupsSerializer(serializers.Serializer[Any]):
+    """Drills of one kind side by side, the slowest group first."""
+
+    items = GroupSerializer(many=True)
+    drill_count = serializers.IntegerField()
     left_out_count = serializers.IntegerField(help_text="Older drills beyond the newest 2,000; 0 otherwise.")
 
 

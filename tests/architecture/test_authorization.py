@@ -164,6 +164,7 @@ OPERATIONS: dict[str, Needs] = {
     "acknowledge_alert": Needs(OPERATOR),
     "get_readiness": VIEWER,
     "get_rto_history": VIEWER,
+    "get_rto_groups": VIEWER,
     "list_incidents": VIEWER,
     "get_incident": VIEWER,
 }
@@ -178,6 +179,7 @@ CLUSTERLESS = {
     "list_activity",
     "create_cluster",
     "get_readiness",
+    "get_rto_groups",
     "get_drill_control",
 }
 

@@ -46,6 +46,9 @@ PAGES = [
     "audit-running",
     "alerts",
     "analysis",
+    "analysis-groups",
+    "analysis-tiers",
+    "analysis-nodes",
     "activity",
     "access",
 ]

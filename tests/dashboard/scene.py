@@ -198,6 +198,9 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "audit-running": f"/audits/{scene.running_audit.pk}/",
         "alerts": "/alerts/",
         "analysis": "/analysis/",
+        "analysis-groups": "/analysis/groups/",
+        "analysis-tiers": "/analysis/groups/?by=tier&kind=herd",
+        "analysis-nodes": "/analysis/groups/?by=node_group&kind=herd",
         "activity": "/activity/",
         "access": "/access/",
     }

@@ -65,6 +65,9 @@ def test_rows_of_a_cluster_out_of_sight_do_not_exist(scene: Scene, signed_in: Si
         "alerts",
         "readiness",
         "analysis",
+        "analysis-groups",
+        "analysis-tiers",
+        "analysis-nodes",
     ):
         html = stranger.get(pages_of(scene)[name]).content.decode()
         assert "llama" not in html and "gpu-0" not in html and "h100-east" not in html, name
@@ -270,6 +273,7 @@ def hostile_fleet() -> list[str]:
         f"/plans/{plan.pk}/",
         f"/nodes/{node.pk}/",
         f"/analysis/?run={run.pk}",
+        "/analysis/groups/?kind=reload",
         "/drills/start/",
         f"/checkpoints/?q={HOSTILE}",
     ]

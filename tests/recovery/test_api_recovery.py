@@ -17,7 +17,7 @@ from rest_framework.test import APIClient
 from apps.accounts.models import Role
 from apps.checkpoints.models import RunAttempt, TrainingRun
 from apps.drills import services
-from apps.drills.models import Drill
+from apps.drills.models import Drill, DrillRung, RankResult
 from apps.fleet.models import ClusterGrant
 from apps.recovery.models import Incident, Recovery
 
@@ -193,3 +193,40 @@ def test_reading_needs_a_sign_in_and_the_cluster(run: TrainingRun, path: str) ->
         assert foreign.status_code == 404
     else:
         assert (foreign.status_code, foreign.json()["items"]) == (200, [])
+
+
+def test_drills_stand_side_by_side_by_run_tier_and_node_group(run: TrainingRun) -> None:
+    other = factories.run(run.cluster, "moe")
+    placement = factories.placement(run, factories.tier(run.cluster), 20)
+    nodes = [factories.node(run.cluster, name) for name in ("gpu-1", "gpu-2", "old-1")]
+    reload = drill(run, 60.0, kind="reload", placement=placement)
+    drill(other, None, kind="reload", outcome="failed", objective_state="none")
+    rung = DrillRung.objects.create(drill=reload, order=0, client_count=3)
+    for number, (node, seconds) in enumerate(zip(nodes, (5.0, 7.0, 99.0), strict=True)):
+        RankResult.objects.create(rung=rung, rank=number, node=node, task_id="t", outcome="done", seconds=seconds)
+    api = client()
+
+    def groups(by: str) -> dict[str, Any]:
+        items = api.get(f"/api/v1/rto-groups?kind=reload&by={by}").json()["items"]
+        return {item["name"]: item["statistics"] for item in items}
+
+    assert {name: one["p50_seconds"] for name, one in groups("run").items()} == {"llama-70b": 60.0, "moe": None}
+    assert groups("run")["moe"]["budget"] == {
+        "trial_count": 1, "allowed": 1, "used": 1, "left": 0, "is_alarming": True,
+    }  # fmt: skip
+    assert list(groups("tier")) == ["nvme"]
+    found = groups("node_group")
+    assert {name: one["max_seconds"] for name, one in found.items()} == {"old": 99.0, "gpu": 7.0}
+    assert (found["old"]["breached_count"], found["gpu"]["breached_count"]) == (1, 0)
+    assert stranger().get("/api/v1/rto-groups?kind=reload").json()["items"] == []
+    assert api.get("/api/v1/rto-groups?by=colour").status_code == 400
+
+
+def test_a_regression_names_the_phase_to_blame(run: TrainingRun) -> None:
+    now = timezone.now()
+    for number in range(5):
+        drill(run, 31.0, created_at=now - timedelta(hours=10 - number))
+    drill(run, 61.0, phases={"detect": 1.0, "read": 60.0})
+    numbers = client().get("/api/v1/rto-history?run=llama-70b").json()["statistics"]
+    assert numbers["regressed"] is True
+    assert numbers["regression_blame"] == {"phase": "read", "seconds": 60.0, "before_seconds": 30.0}

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.db.models import Count, QuerySet
+from django.http import HttpRequest
 
 from apps.checkpoints.models import TrainingRun
 from apps.dashboard.charts.rto import Point
 from apps.drills.models import Drill, DrillKind
+from apps.fleet.access import scoped
+from apps.recovery import history
+from apps.recovery.history import Group, GroupBy, Groups
+from apps.recovery.selectors import WITH_RESULT
 
 MAX_POINTS = 200
+DAYS = 90
 # A failover measures all of the way back; the others only its storage part.
 _PREFERENCE = (DrillKind.FAILOVER, DrillKind.RELOAD, DrillKind.HERD)
 
@@ -60,3 +66,19 @@ def coverage(run: TrainingRun, kind: str) -> dict[str, int]:
     """How many drills ended in which way: what is left out of the times still counts here."""
     rows = Drill.objects.filter(run=run, kind=kind, state=Drill.State.FINISHED).order_by()
     return dict(rows.values_list("outcome").annotate(count=Count("pk")))
+
+
+def kinds_in_sight(request: HttpRequest) -> list[str]:
+    """The kinds of drill that ended with a result where this user looks, the most telling first."""
+    rows = scoped(request, Drill.objects.filter(outcome__in=WITH_RESULT), "cluster")
+    found = set(rows.order_by().values_list("kind", flat=True).distinct())
+    return [kind.value for kind in _PREFERENCE if kind in found]
+
+
+def groups_in_sight(request: HttpRequest, by: GroupBy, kind: str) -> Groups:
+    return history.groups(scoped(request, Drill.objects.all(), "cluster"), by, kind, DAYS)
+
+
+def group_of_run(run: TrainingRun, kind: str) -> Group:
+    """What the run's drills of one kind in the last 90 days prove together; it may hold no trial."""
+    return history.run_group(run, kind, DAYS)

@@ -8,11 +8,12 @@ from django.http import HttpRequest, HttpResponse
 
 from apps.checkpoints.models import TrainingRun
 from apps.dashboard import pages
-from apps.dashboard.charts import rto
+from apps.dashboard.charts import groups, rto
 from apps.dashboard.facets import facet
 from apps.dashboard.selectors import analysis
 from apps.drills.models import Drill, DrillKind
 from apps.fleet.access import scoped
+from apps.recovery.history import GroupBy
 
 
 @pages.page
@@ -34,8 +35,32 @@ def rto_history(request: HttpRequest) -> HttpResponse:
             "trend": rto.trend_chart(points, kind, rto.url_of(run.pk, kind, "trend")),
             "coverage": sorted(analysis.coverage(run, kind).items()),
             "claim": rto.claim(points),
+            "proven": groups.row(analysis.group_of_run(run, kind)),
         }
     return pages.show(request, "dashboard/analysis.html", context, charts=bool(run and kind))
+
+
+@pages.page
+def rto_groups(request: HttpRequest) -> HttpResponse:
+    """`/analysis/groups/`: drills of one kind by run, tier or node group."""
+    by = GroupBy(pages.chosen(request, "by", list(GroupBy)) or GroupBy.RUN)
+    kinds = analysis.kinds_in_sight(request)
+    kind = pages.chosen(request, "kind", kinds) or (kinds[0] if kinds else "")
+    context: dict[str, Any] = {
+        "by": by.value,
+        "by_word": groups.WORDS[by],
+        "kind": kind,
+        "by_facet": facet(request, "by", "By", [(one.value, groups.WORDS[one]) for one in GroupBy]),
+        "kind_facet": facet(request, "kind", "Kind", [(value, DrillKind(value).label) for value in kinds]),
+    }
+    if kind:
+        found = analysis.groups_in_sight(request, by, kind)
+        context |= {
+            "found": found,
+            "rows": [groups.row(group) for group in found.items],
+            "chart": groups.chart(found.items, by, kind, groups.url_of(by, kind)),
+        }
+    return pages.show(request, "dashboard/analysis_groups.html", context, charts=bool(kind))
 
 
 def _runs_with_drills(request: HttpRequest) -> list[TrainingRun]:

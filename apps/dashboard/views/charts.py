@@ -10,17 +10,18 @@ from django.utils.cache import get_conditional_response
 
 from apps.checkpoints.models import TrainingRun
 from apps.dashboard import pages
-from apps.dashboard.charts import herd, ranks, rto
+from apps.dashboard.charts import groups, herd, ranks, rto
 from apps.dashboard.charts.figure import MAX_BYTES, Figure
 from apps.dashboard.selectors import analysis
 from apps.dashboard.selectors import drills as drill_rows
 from apps.drills.models import Drill, DrillKind
+from apps.recovery.history import GroupBy
 
 
 @pages.page
 def chart(request: HttpRequest, name: str) -> HttpResponse:
     """`/charts/<name>.json`."""
-    makers = {"rto": _rto, "trend": _trend, "ranks": _ranks, "herd": _herd}
+    makers = {"rto": _rto, "trend": _trend, "ranks": _ranks, "herd": _herd, "groups": _groups}
     if name not in makers:
         raise Http404(f"There is no chart {name}.")
     body = json.dumps(makers[name](request), separators=(",", ":"), allow_nan=False).encode()
@@ -44,6 +45,12 @@ def _rto(request: HttpRequest) -> Figure:
 def _trend(request: HttpRequest) -> Figure:
     run, kind = _run_and_kind(request)
     return rto.trend(analysis.points(run, kind), kind)
+
+
+def _groups(request: HttpRequest) -> Figure:
+    by = GroupBy(pages.chosen(request, "by", list(GroupBy)) or GroupBy.RUN)
+    kind = pages.chosen(request, "kind", DrillKind.values) or DrillKind.FAILOVER.value
+    return groups.figure(analysis.groups_in_sight(request, by, kind).items)
 
 
 def _drill(request: HttpRequest) -> Drill:
