@@ -15,6 +15,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -230,7 +231,11 @@ def measure(folder: Path, work: Path, python: str | None, count: int) -> list[Ro
     if python is not None:
         peers.write(python, others, sorted(folder.glob("*.safetensors")))
     for number in range(count):
-        rounds.append(one_round(folder, others, python, order))
+        try:
+            rounds.append(one_round(folder, others, python, order))
+        except KeyboardInterrupt:
+            print(f"stopped in round {number + 1}: the table is of the {number} before it")
+            break
         rates = ", ".join(f"{name} {taken.bytes_per_second / 1e9:.2f}" for name, taken in rounds[-1].items())
         print(f"round {number + 1} (load {os.getloadavg()[0]:.1f}): {rates}", flush=True)
     return rounds
@@ -243,6 +248,7 @@ def main() -> int:
     parser.add_argument("--gigabytes", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     python = peers.interpreter()
     warn_of_gaps(python)
     work = Path(tempfile.mkdtemp(prefix="muster-bench-", dir=options.directory))
@@ -250,7 +256,9 @@ def main() -> int:
         folder = write_checkpoint(work / "run", 1, world_size=4, rank_bytes=int(options.gigabytes * 1e9 / 4))
         if seal(str(folder)).manifest is None:
             raise SystemExit("the bench's own checkpoint could not be sealed")
-        print(table(measure(folder, work, python, options.rounds)))
+        rounds = measure(folder, work, python, options.rounds)
+        if rounds:
+            print(table(rounds))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return 0
