@@ -7,7 +7,7 @@ import pytest
 from muster_agent.formats.base import Severity, Status
 from muster_agent.formats.detect import read_checkpoint
 
-from tests.agent.formats.damage import DATA, damage, files_under
+from tests.agent.formats.damage import DATA, damage, files_under, swap
 
 Sample = Callable[[str], Path]
 
@@ -28,6 +28,17 @@ def test_a_consolidated_folder_is_an_indexed_one(sample: Sample, name: str) -> N
     found = read_checkpoint(sample(f"dcp/hf/{name}/step-80"), grace_seconds=0)
     assert (found.format, found.status) == ("safetensors", Status.COMPLETE)
     assert "size_total_mismatch" not in {one.code for one in found.findings}
+
+
+def test_one_ranks_part_in_the_place_of_the_consolidated_file_is_damage(
+    sample: Callable[[str], Path],
+) -> None:
+    folder = sample("dcp/hf/w2-consolidated/step-80")
+    name = "model-00001-of-00002.safetensors"
+    swap(folder / name, folder / "sharded" / f"shard-00001-{name}")
+    found = read_checkpoint(folder, grace_seconds=0)
+    assert found.status is Status.CORRUPT
+    assert [one.path for one in found.findings if one.severity is Severity.DAMAGE] == [name]
 
 
 def test_a_middle_part_that_is_gone_is_seen_as_a_hole(sample: Sample) -> None:

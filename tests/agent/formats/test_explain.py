@@ -90,6 +90,12 @@ def test_every_format_that_is_read_has_words() -> None:
     assert {one.name for one in tables} - {"unknown"} <= set(FORMAT_WORDS)
 
 
+def test_a_file_at_the_head_of_a_sentence_keeps_its_name(tmp_path: Path) -> None:
+    (tmp_path / "nested.pkl").write_bytes(b"\x80\x04]q\x00.")
+    lines = explain(read_checkpoint(tmp_path / "nested.pkl"))
+    assert any(line.sentence.startswith("nested.pkl ") for line in lines), lines
+
+
 def test_a_format_of_a_newer_version_is_explained_too() -> None:
     strange = made(
         format="of-tomorrow",

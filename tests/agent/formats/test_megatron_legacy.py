@@ -15,7 +15,7 @@ from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.walk import inventory
 
-from tests.agent.formats.damage import DATA, KINDS, age, copy_sample, damage, files_under
+from tests.agent.formats.damage import DATA, KINDS, age, copy_sample, damage, files_under, swap
 from tests.agent.formats.fuzz import examples
 from tests.agent.torch_factory import Global, New, Tensor, torch_zip
 
@@ -172,6 +172,16 @@ def test_folders_of_two_ranks_that_were_exchanged_are_damage(tmp_path: Path) -> 
     layout = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 1}
     folder = build(tmp_path / "iter_0000050", ["mp_rank_01", "mp_rank_00"], **layout)
     assert damaged(read(folder)) == {f"mp_rank_00/{STATE}", f"mp_rank_01/{STATE}"}
+
+
+@pytest.mark.parametrize("other", ["mp_rank_00_001", "mp_rank_01_000"])
+def test_state_and_optimizer_that_were_exchanged_are_both_named(tmp_path: Path, other: str) -> None:
+    folder = copy_sample(SAMPLE, tmp_path)
+    swap(folder / "mp_rank_00_001" / "model_optim_rng.pt", folder / other / "distrib_optim.pt")
+    found = read_checkpoint(folder, grace_seconds=0)
+    assert found.status is Status.CORRUPT
+    misplaced = {one.path for one in found.findings if one.code == "ranges_gap"}
+    assert misplaced == {"mp_rank_00_001/model_optim_rng.pt", f"{other}/distrib_optim.pt"}
 
 
 def test_what_a_converter_wrote_from_one_process_is_no_exchange(tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ def test_swapped_arrays_of_other_sizes_are_both_named(tmp_path: Path) -> None:
     assert damaged(read(folder)) == {"embedding.weight/0.0", "decoder.layers.0.weight/0.0"}
 
 
+@pytest.mark.parametrize("other", ["common.pt", "rng_state/shard_0_2.pt"])
+def test_swapped_objects_are_both_named(tmp_path: Path, other: str) -> None:
+    folder = copy_sample(SAMPLE, tmp_path)
+    swap(folder / "rng_state" / "shard_1_2.pt", folder / other)
+    found = read(folder)
+    assert (found.status, damaged(found)) == (Status.CORRUPT, {"rng_state/shard_1_2.pt", other})
+
+
 def test_an_array_that_was_only_begun_is_incomplete(tmp_path: Path) -> None:
     folder = copy_sample(SAMPLE, tmp_path)
     shutil.rmtree(folder / "embedding.weight")

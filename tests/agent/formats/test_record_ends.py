@@ -41,7 +41,7 @@ def damaged(findings: tuple[Finding, ...]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", SAVES)
-@pytest.mark.parametrize("lost_bytes", [22, 100, 600])
+@pytest.mark.parametrize("lost_bytes", [12, 22, 100, 600])
 def test_a_lost_end_of_a_data_file_shows_in_a_scan(name: str, lost_bytes: int, tmp_path: Path) -> None:
     folder = copy_sample(name, tmp_path)
     for metadata in sorted(folder.rglob(".metadata")):

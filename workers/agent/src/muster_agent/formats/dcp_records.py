@@ -17,7 +17,7 @@ from muster_agent.formats.names import step_of_name
 from muster_agent.formats.spread import spread
 from muster_agent.formats.torch_record import ZIP_MAGIC, tensor_bytes
 from muster_agent.formats.tree import Opened
-from muster_agent.formats.zip_directory import END_BYTES, END_MAGIC, Member, ZipRefused, read_archive
+from muster_agent.formats.zip_directory import END_BYTES, Member, ZipRefused, is_whole_end, read_archive
 
 FILES_LOOKED_AT = 16
 HEADS_PER_FILE = 8
@@ -88,7 +88,7 @@ def _zip_findings(opened: Opened, name: str, records: list[Stored], *, every_rec
         if opened.pread(4, item.offset) != ZIP_MAGIC:
             return [_record_finding(name, item, _BEGIN_FAULT)]
     last = zips[-1] if zips else None
-    if last is not None and opened.pread(4, last.offset + last.length - END_BYTES) != END_MAGIC:
+    if last is not None and not is_whole_end(opened.pread(END_BYTES, last.offset + last.length - END_BYTES)):
         return [_record_finding(name, last, _END_FAULT)]
     return []
 

@@ -15,12 +15,12 @@ import msgspec
 from muster_agent.formats.base import Finding, Role, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.deepspeed_facts import Facts, facts_of
-from muster_agent.formats.deepspeed_names import part_of
+from muster_agent.formats.deepspeed_names import Kind, model_name, part_of, zero_name
 from muster_agent.formats.draft import Draft, nest
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.nested import take_folder_findings
 from muster_agent.formats.own_names import misplaced_findings
-from muster_agent.formats.safetensors import other_files
+from muster_agent.formats.safetensors import add_absent, other_files
 from muster_agent.formats.torch_archive import Loaded, add_torch_shard, tensor_ranges
 from muster_agent.formats.torch_pickle import TensorValue
 
@@ -31,7 +31,9 @@ STATE_NAME = "optimizer_state.pt"
 _VALUE_NAME = "fp32.pt"
 _STATE_FILE = re.compile(r"[A-Za-z0-9_]{1,64}\.pt", re.ASCII)
 _MAX_LISTED = 200
+_MAX_RANKS = 1 << 17
 _CONVERT = "Convert the checkpoint again, into an empty folder; the one it was made from is not touched by that."
+_COPY_AGAIN = "Copy the file from the checkpoint that was converted: it is the same there."
 
 
 def claims(folder: Folder) -> bool:
@@ -52,9 +54,12 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     """Judge a converted checkpoint: the copies of the model's files, each parameter that they list, and each state of
     it that the others have too."""
     draft = Draft(FORMAT, committed=True)
-    facts = _take_models(draft, folder, with_tensors=with_tensors)
-    inner = _zero(folder.sub(ZERO_FOLDER), facts, with_tensors=with_tensors)
+    roots: dict[str, str] = {}
+    facts = _take_models(draft, folder, roots, with_tensors=with_tensors)
+    inner = _zero(folder.sub(ZERO_FOLDER), facts, roots, with_tensors=with_tensors)
     nest(draft, inner, ZERO_FOLDER)
+    draft.findings.extend(misplaced_findings(roots))
+    _take_lost_models(draft, folder, facts)
     if TEMPORARY_FOLDER in folder.folders:
         detail = "the conversion's working folder is still here: it ended early, or was told to keep it"
         draft.findings.append(finding("temporary_left", path=TEMPORARY_FOLDER, detail=detail))
@@ -64,10 +69,9 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     return draft
 
 
-def _take_models(draft: Draft, folder: Folder, *, with_tensors: bool) -> Facts:
+def _take_models(draft: Draft, folder: Folder, roots: dict[str, str], *, with_tensors: bool) -> Facts:
     """The copies of the model's files. The conversion makes them at its end: none means that it did not get there."""
     read: list[Loaded] = []
-    roots: dict[str, str] = {}
     names = sorted(name for name in folder.files.keys() | folder.blocked if part_of(name) is not None)
     for index, name in enumerate(names):
         loaded = add_torch_shard(
@@ -77,7 +81,6 @@ def _take_models(draft: Draft, folder: Folder, *, with_tensors: bool) -> Facts:
             read.append(loaded)
             roots[name] = loaded.file.root
             draft.tensors.extend(tensor_ranges(loaded, name) if with_tensors else ())
-    draft.findings.extend(misplaced_findings(roots))
     if not names:
         detail = "there is no copy of the model's files, which the conversion makes at its end"
         draft.committed = False
@@ -85,7 +88,21 @@ def _take_models(draft: Draft, folder: Folder, *, with_tensors: bool) -> Facts:
     return facts_of(read)
 
 
-def _zero(inside: Folder, facts: Facts, *, with_tensors: bool) -> Draft:
+def _take_lost_models(draft: Draft, folder: Folder, facts: Facts) -> None:
+    """Copies that there must have been: one for each rank of the converted save where it was of ZeRO stage 3, else one
+    for each model-parallel rank."""
+    there = folder.files.keys() | folder.blocked
+    kinds = {part.kind for name in there if (part := part_of(name)) is not None}
+    ranks, dp = range(facts.mp or 0), range(facts.dp or 0)
+    names = [model_name(mp) for mp in ranks] if Kind.MODEL in kinds else []
+    if Kind.ZERO_MODEL in kinds and len(ranks) * len(dp) <= _MAX_RANKS:
+        names += [zero_name(Kind.ZERO_MODEL, rank, mp, "") for mp in ranks for rank in dp]
+    for name in [name for name in names[:_MAX_RANKS] if name not in there][:_MAX_LISTED]:
+        detail = f"{name} was in the checkpoint that was converted, and its copy is not here"
+        add_absent(draft, folder, name, detail, cure=_COPY_AGAIN)
+
+
+def _zero(inside: Folder, facts: Facts, roots: dict[str, str], *, with_tensors: bool) -> Draft:
     """The folder of parameters, as a draft with paths relative to it."""
     draft = Draft(FORMAT)
     if not inside.listed:
@@ -93,35 +110,35 @@ def _zero(inside: Folder, facts: Facts, *, with_tensors: bool) -> Draft:
         draft.roles = None
         return draft
     if STATE_NAME in inside.files or STATE_NAME in inside.blocked:
-        add_torch_shard(draft, inside, STATE_NAME, role=Role.OPTIMIZER, values=True)
+        loaded = add_torch_shard(draft, inside, STATE_NAME, role=Role.OPTIMIZER, values=True)
+        roots.update({f"{ZERO_FOLDER}/{STATE_NAME}": loaded.file.root} if loaded else {})
     else:
         detail = f"there is no {STATE_NAME}, which the conversion writes once all parameters are done"
         draft.findings.append(finding("metadata_missing", path=STATE_NAME, detail=detail, cure=_CONVERT))
     take_folder_findings(draft, inside)
     profiles: dict[str, frozenset[str]] = {}
     for name in inside.folders:
-        profiles[name] = _take_parameter(draft, inside.sub(name), name, facts, with_tensors=with_tensors)
+        profiles[name] = _take_parameter(draft, inside.sub(name), name, facts, roots, with_tensors=with_tensors)
     draft.findings.extend(_missing(profiles, facts))
     draft.roles = {Role.MODEL, Role.OPTIMIZER}
     return draft
 
 
 def _take_parameter(
-    draft: Draft, folder: Folder, parameter: str, facts: Facts, *, with_tensors: bool
+    draft: Draft, folder: Folder, parameter: str, facts: Facts, roots: dict[str, str], *, with_tensors: bool
 ) -> frozenset[str]:
     """Take one parameter's files; returns the names that are there or could not be looked at."""
     inner = Draft(FORMAT)
     names = {name for name in folder.files.keys() | folder.blocked if _STATE_FILE.fullmatch(name)}
-    roots, held = {}, {}
+    held: dict[str, int | None] = {}
     for name in sorted(names):
         role = Role.MODEL if name == _VALUE_NAME else Role.OPTIMIZER
         loaded = add_torch_shard(inner, folder, name, role=role, values=with_tensors)
         if loaded is not None:
-            roots[name] = loaded.file.root
+            roots[f"{ZERO_FOLDER}/{parameter}/{name}"] = loaded.file.root
             held[name] = _elements(loaded)
             if with_tensors:
                 inner.tensors.extend(_ranges(loaded, name, parameter, role))
-    inner.findings.extend(misplaced_findings(roots))
     inner.findings.extend(_size_findings(held, parameter, facts))
     take_folder_findings(inner, folder)
     nest(draft, inner, parameter)

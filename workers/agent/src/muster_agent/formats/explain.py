@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from muster_agent.formats.times import iso_time
 from muster_agent.formats.verdict import COULD_NOT_LOOK, NOT_THERE
 
 _SHOWN = 20
+_IS_WORD = re.compile(r"[A-Za-z'-]+[,:]?", re.ASCII)
+"""Anything else at the head of a sentence is a name from the storage."""
 
 
 class Line(NamedTuple):
@@ -203,7 +206,8 @@ def _resumable(one: ShardMap) -> Iterator[str]:
 
 
 def _sentence_case(text: str) -> str:
-    return text if text.startswith("`") else text[:1].upper() + text[1:]
+    """`text` as a sentence begins. A name from the storage stays as it is."""
+    return text[:1].upper() + text[1:] if _IS_WORD.fullmatch(text.partition(" ")[0]) else text
 
 
 def _some(names: list[str], limit: int = 6) -> str:

@@ -29,6 +29,7 @@ from muster_agent.formats.megatron_common import (
 )
 from muster_agent.formats.megatron_loader import take_loader_files
 from muster_agent.formats.nested import take_folder_findings
+from muster_agent.formats.own_names import misplaced_findings
 from muster_agent.formats.safetensors import other_files
 from muster_agent.formats.torch_archive import add_torch_shard, scalar, tensor_ranges
 
@@ -53,6 +54,8 @@ class _Rank(NamedTuple):
     place: Place
     draft: Draft
     value: Any
+    roots: dict[str, str]
+    """The folder inside each file's zip, by the file's path."""
 
 
 def claims(folder: Folder) -> bool:
@@ -76,6 +79,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     own = [rank for rank in ranks if rank.place in expected]
     _check_optimizers(draft, folder, own, layout.dp)
     _check_agreement(draft, own, layout)
+    draft.findings.extend(misplaced_findings({path: root for rank in ranks for path, root in rank.roots.items()}))
     take_loader_files(draft, folder)
     draft.shards.extend(other_files(folder, [shard.path for shard in draft.shards]))
     draft.shards = list({shard.path: shard for shard in draft.shards}.values())
@@ -87,11 +91,13 @@ def _read_rank(folder: Folder, name: str, with_tensors: bool) -> _Rank:
     inside = folder.sub(name)
     draft = Draft(FORMAT, roles=set())
     value = None
+    roots: dict[str, str] = {}
     for file in sorted(inside.files):
         role = Role.MODEL if file in _STATE_NAMES else Role.OPTIMIZER
         if file in _OWN_NAMES or _LAYER_WISE.fullmatch(file):
             loaded = add_torch_shard(draft, inside, file, role=role, values=with_tensors or file in _STATE_NAMES)
             value = loaded.value if loaded and file in _STATE_NAMES else value
+            roots.update({f"{name}/{file}": loaded.file.root} if loaded else {})
             ranges = tensor_ranges(loaded, file) if loaded and with_tensors else []
             own = role is Role.OPTIMIZER
             draft.tensors.extend(msgspec.structs.replace(one, role=role) if own else one for one in ranges)
@@ -100,7 +106,7 @@ def _read_rank(folder: Folder, name: str, with_tensors: bool) -> _Rank:
         draft.roles = (draft.roles or set()) | {Role.OPTIMIZER}
     draft.shards.extend(other_files(inside, [shard.path for shard in draft.shards]))
     take_folder_findings(draft, inside)
-    return _Rank(name, _place(name), draft, value)
+    return _Rank(name, _place(name), draft, value, roots)
 
 
 def _place(name: str) -> Place:

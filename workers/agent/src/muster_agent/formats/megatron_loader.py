@@ -14,6 +14,7 @@ from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.megatron_common import step_of
 from muster_agent.formats.nested import read_nested
+from muster_agent.formats.own_names import misplaced_findings
 from muster_agent.formats.torch_archive import add_torch_shard
 
 _NAME = re.compile(r"train_dataloader_dprank(\d{1,9})\.pt", re.ASCII)
@@ -55,11 +56,14 @@ def _read(folder: Folder, whole: Draft, oldest_ns: int | None) -> Draft:
     draft = Draft(whole.format, roles=set())
     names = {int(match.group(1)): match.group(0) for match in map(_NAME.fullmatch, folder.files) if match}
     steps: dict[int, int] = {}
+    roots: dict[str, str] = {}
     for rank, name in sorted(names.items()):
         loaded = add_torch_shard(draft, folder, name, rank=rank, role=Role.DATALOADER, values=True)
+        roots.update({name: loaded.file.root} if loaded else {})
         step = step_of(loaded, "iteration", "global_step", "step") if loaded else None
         if step is not None:
             steps[rank] = step
+    draft.findings.extend(misplaced_findings(roots))
     if names:
         draft.roles = {Role.DATALOADER}
         draft.findings.extend(_of_other_saves(folder, names, steps, whole, oldest_ns)[:_MAX_LISTED])

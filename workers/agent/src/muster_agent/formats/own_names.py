@@ -14,20 +14,31 @@ _MAX_LISTED = 100
 
 def misplaced_findings(roots: Mapping[str, str], expected: Collection[str] = ()) -> list[Finding]:
     """Files of one checkpoint that hold the state of another of its files. `roots`: the folder inside each file's zip,
-    by the file's name; `expected`: files that belong to the checkpoint too, there or not. A name inside that none of
-    them has means nothing: the whole may have been renamed, or written through a stream."""
+    by the file's path in the checkpoint; `expected`: files that belong to it too, there or not. A name inside that
+    none of them has means nothing: the whole may have been renamed, or written through a stream."""
     suspects = sorted(name for name, root in roots.items() if root != _stem(name))
     if not suspects:
         return []
-    names = {_stem(name): name for name in (*expected, *roots)}
+    names: dict[str, list[str]] = {}
+    for name in (*expected, *roots):
+        names.setdefault(_stem(name), []).append(name)
     found = []
     for name in suspects:
-        other = names.get(roots[name])
-        if other is not None:
+        others = names.get(roots[name])
+        if others:
+            other = _nearest(name, others)
             detail = f"{name} was saved as {other}: it holds that file's state, and what belongs here is gone"
             cure = "If the two were swapped, swap them back; else copy the file from another placement."
             found.append(finding("ranges_gap", path=name, detail=detail, cure=cure))
     return found[:_MAX_LISTED]
+
+
+def _nearest(name: str, others: list[str]) -> str:
+    """Which of `others`, which only differ in their folders, to name: the one beside `name`, or the only one, or the
+    name that all have."""
+    beside = name.rpartition("/")[0]
+    near = next((other for other in others if other.rpartition("/")[0] == beside), None)
+    return near or (others[0] if len(others) == 1 else others[0].rpartition("/")[2])
 
 
 @lru_cache(maxsize=1 << 14)

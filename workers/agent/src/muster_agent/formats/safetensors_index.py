@@ -9,6 +9,7 @@ from typing import Any
 
 from muster_agent.formats.base import Finding, Role
 from muster_agent.formats.codes import finding
+from muster_agent.formats.dcp_hf import SHARDING_KEY
 from muster_agent.formats.draft import Draft, role_of
 from muster_agent.formats.folder import Folder, reach
 from muster_agent.formats.names import is_temporary, unsafe_reason
@@ -42,7 +43,7 @@ def add_indexed(draft: Draft, folder: Folder, index_name: str, *, with_tensors: 
     shards = _read_mapped(draft, folder, weight_map, with_tensors=with_tensors)
     held = {name: shard.header.names for name, shard in shards.items() if shard.header.ok}
     draft.findings.extend(map_findings(weight_map, held))
-    _check_total(draft, document, shards, index_name)
+    _check_total(draft, folder, document, shards, index_name)
     draft.findings.extend(of_count_findings(set(weight_map.values()), index_name))
     _take_strangers(draft, folder, index_name, set(weight_map.values()), with_tensors=with_tensors)
     return True
@@ -101,7 +102,9 @@ def map_findings(weight_map: dict[str, str], held: Mapping[str, Collection[str]]
     return found[:MAX_LISTED]
 
 
-def _check_total(draft: Draft, document: dict[str, Any], shards: dict[str, ReadShard], index_name: str) -> None:
+def _check_total(
+    draft: Draft, folder: Folder, document: dict[str, Any], shards: dict[str, ReadShard], index_name: str
+) -> None:
     metadata = document.get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     whole = all(shard.size_bytes is not None for shard in draft.shards) and all(s.header.ok for s in shards.values())
@@ -109,6 +112,17 @@ def _check_total(draft: Draft, document: dict[str, Any], shards: dict[str, ReadS
     if isinstance(total, (int, float)) and whole and total != tensor_bytes:
         detail = f"total_size is {total}, the tensors have {tensor_bytes} bytes"
         draft.findings.append(finding("size_total_mismatch", path=index_name, detail=detail))
+        draft.findings.extend(_rank_parts(folder, shards) if total > tensor_bytes else ())
+
+
+def _rank_parts(folder: Folder, shards: dict[str, ReadShard]) -> list[Finding]:
+    """Files that one rank wrote of its own parts of tensors (PyTorch DCP), where the index promises whole tensors."""
+    found = []
+    for name in sorted(shards):
+        if SHARDING_KEY in read_shard(folder, name, with_tensors=True).header.metadata:
+            detail = f"{name} holds one rank's parts of its tensors, and the index promises whole tensors of more bytes"
+            found.append(finding("ranges_gap", path=name, detail=detail))
+    return found[:MAX_LISTED]
 
 
 def of_count_findings(names: set[str], index_name: str) -> list[Finding]:

@@ -73,6 +73,14 @@ class ZipRefused(Exception):
         self.code, self.detail, self.too_large = code, detail, too_large
 
 
+def is_whole_end(end: bytes) -> bool:
+    """Whether these END_BYTES are the end record of a zip that has members, lies in one piece and has no comment."""
+    if len(end) != END_BYTES:
+        return False
+    magic, here, count, size, _, comment = _END.unpack(end)
+    return bool(magic == END_MAGIC and 0 < count == here and size > 0 and comment == 0)
+
+
 def read_archive(opened: Opened, begin: int, end: int) -> Archive | None:
     """The zip that ends at byte `end` of the file and begins at `begin` or behind it; None where no end record lies
     there. Raises ZipRefused and OSError."""
