@@ -49,6 +49,7 @@ SECTIONS = {
     "tier": "tiers",
     "scan": "tiers",
     "analysis-groups": "analysis",
+    "analysis-advice": "analysis",
 }
 
 

@@ -38,6 +38,29 @@ class ObjectivesForm(forms.Form):
         return cls(initial={name: getattr(run, name) for name in fields})
 
 
+class AdviceForm(forms.Form):
+    """What if it were otherwise: an empty field stays as it is known."""
+
+    gpu_count = forms.IntegerField(required=False, min_value=1, max_value=1_000_000, label="GPUs")
+    gpus_per_node = forms.IntegerField(required=False, min_value=1, max_value=1024, label="GPUs per node")
+    gpu_hour_cost = forms.FloatField(required=False, min_value=0, max_value=1e6, label="Cost of a GPU-hour")
+    failures_per_node_day = forms.FloatField(
+        required=False, min_value=1e-9, max_value=1000, label="Failures per node and day"
+    )
+    mtbf_seconds = forms.FloatField(required=False, min_value=1, max_value=1e10, label="Between failures, seconds")
+    save_seconds = forms.FloatField(
+        required=False,
+        min_value=0.001,
+        max_value=1e7,
+        label="Save, seconds",
+        help_text="What it holds training up: with asynchronous saves less than all of it.",
+    )
+    interval_seconds = forms.FloatField(required=False, min_value=0.001, max_value=1e8, label="Between saves, seconds")
+    resume_seconds = forms.FloatField(required=False, min_value=0, max_value=1e8, label="Time to resume, seconds")
+    objective_seconds = forms.FloatField(required=False, min_value=0.001, max_value=1e8, label="Objective, seconds")
+    repair_hours = forms.FloatField(required=False, min_value=0.001, max_value=1e5, label="Repair of a node, hours")
+
+
 class LadderField(forms.CharField):
     """`1, 2, 4` to [1, 2, 4]."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from apps.dashboard.views import (
+    advice,
     alerts,
     analysis,
     audits,
@@ -76,6 +77,7 @@ urlpatterns = [
     path("alerts/<str:alert_id>/acknowledge/", alerts.alert_acknowledge, name="alert-acknowledge"),
     path("analysis/", analysis.rto_history, name="analysis"),
     path("analysis/groups/", analysis.rto_groups, name="analysis-groups"),
+    path("analysis/advice/", advice.advice, name="analysis-advice"),
     path("activity/", alerts.activity_log, name="activity"),
     path("charts/<slug:name>.json", charts.chart, name="chart"),
 ]

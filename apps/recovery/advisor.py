@@ -30,9 +30,12 @@ def daly_interval_seconds(save_seconds: float, mtbf: float) -> float:
     return sqrt(2 * save_seconds * mtbf) * (1 + sqrt(share) / 3 + share / 9) - save_seconds
 
 
-def effective_training_ratio(save_seconds: float, restart_seconds: float, mtbf: float) -> float:
-    """The share of wall time that trains (0..1) when saves come at the best interval: sqrt(2 w M)."""
-    interval = sqrt(2 * save_seconds * mtbf)
+def effective_training_ratio(
+    save_seconds: float, restart_seconds: float, mtbf: float, interval_seconds: float | None = None
+) -> float:
+    """The share of wall time that trains (0..1) when saves come every `interval_seconds`; without one, at the best
+    interval: sqrt(2 w M)."""
+    interval = sqrt(2 * save_seconds * mtbf) if interval_seconds is None else interval_seconds
     useful = (1 - (restart_seconds + interval / 2) / mtbf) / (1 + save_seconds / interval)
     return max(0.0, useful)
 

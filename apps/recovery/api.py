@@ -22,10 +22,14 @@ from apps.drills.models import Drill
 from apps.fleet.access import scoped
 from apps.fleet.rest import ScopedViewSet
 from apps.recovery import selectors
+from apps.recovery.advice import advise
+from apps.recovery.advice_inputs import inputs_of
 from apps.recovery.filters import IncidentFilter
 from apps.recovery.history import GroupBy, groups, history
 from apps.recovery.readiness import readiness_rows
 from apps.recovery.serializers import (
+    AdviceQuerySerializer,
+    AdviceSerializer,
     GroupsQuerySerializer,
     GroupsSerializer,
     HistoryQuerySerializer,
@@ -99,6 +103,19 @@ class RtoGroupsView(APIView):
         visible = scoped(request, Drill.objects.all(), "cluster")
         found = groups(visible, GroupBy(wanted["by"]), wanted["kind"], wanted["days"])
         return Response(GroupsSerializer(found).data)
+
+
+class AdviceView(APIView):
+    @extend_schema(
+        operation_id="get_advice",
+        summary="How often to save, how many spares, and what failures cost, with the source of every input",
+        parameters=[AdviceQuerySerializer],
+        responses=AdviceSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        asked = query_of(request, AdviceQuerySerializer).validated_data
+        run = find_run(request, asked.pop("run"))
+        return Response(AdviceSerializer(advise(inputs_of(run, asked))).data)
 
 
 @extend_schema_view(

@@ -16,4 +16,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path(r"^readiness/?$", api.ReadinessView.as_view(), name="api-readiness"),
     re_path(r"^rto-history/?$", api.RtoHistoryView.as_view(), name="api-rto-history"),
     re_path(r"^rto-groups/?$", api.RtoGroupsView.as_view(), name="api-rto-groups"),
+    re_path(r"^advice/?$", api.AdviceView.as_view(), name="api-advice"),
 ]

@@ -13,6 +13,7 @@ from apps.checkpoints.serializers import ResumePointSerializer
 from apps.core.serializers import StrictSerializer, WholeNumberField
 from apps.drills.models import Drill, DrillKind
 from apps.drills.serializers import PhasesField
+from apps.recovery.advice import Source
 from apps.recovery.history import Group, GroupBy, figures
 from apps.recovery.models import Incident, Recovery
 from apps.recovery.readiness import ReadinessRow
@@ -181,6 +182,76 @@ class GroupsSerializer(serializers.Serializer[Any]):
     items = GroupSerializer(many=True)
     drill_count = serializers.IntegerField()
     left_out_count = serializers.IntegerField(help_text="Older drills beyond the newest 2,000; 0 otherwise.")
+
+
+class AdviceQuerySerializer(StrictSerializer):
+    """What is given here stands before what was measured; the rest is read from the run's rows or assumed."""
+
+    run = serializers.CharField(max_length=300, help_text="The run's id, name, or cluster/name.")
+    gpu_count = WholeNumberField(min_value=1, max_value=1_000_000, required=False)
+    gpus_per_node = WholeNumberField(min_value=1, max_value=1024, required=False)
+    gpu_hour_cost = serializers.FloatField(min_value=0, max_value=1e6, required=False)
+    failures_per_node_day = serializers.FloatField(min_value=1e-9, max_value=1000, required=False)
+    mtbf_seconds = serializers.FloatField(min_value=1, max_value=1e10, required=False)
+    save_seconds = serializers.FloatField(
+        min_value=0.001, max_value=1e7, required=False, help_text="What a save holds training up."
+    )
+    interval_seconds = serializers.FloatField(min_value=0.001, max_value=1e8, required=False)
+    resume_seconds = serializers.FloatField(min_value=0, max_value=1e8, required=False)
+    objective_seconds = serializers.FloatField(min_value=0.001, max_value=1e8, required=False)
+    repair_hours = serializers.FloatField(min_value=0.001, max_value=1e5, required=False)
+
+
+class InputSerializer(serializers.Serializer[Any]):
+    value = serializers.FloatField(allow_null=True)
+    source = serializers.CharField(  # type: ignore[assignment]  # a declared field, not the argument of that name
+        help_text=f"{', '.join(Source)}."
+    )
+    how = serializers.CharField(help_text="What was measured, who gave it, or what is assumed.")
+
+
+class InputsSerializer(serializers.Serializer[Any]):
+    gpu_count = InputSerializer()
+    gpus_per_node = InputSerializer()
+    gpu_hour_cost = InputSerializer()
+    failures_per_node_day = InputSerializer()
+    save_seconds = InputSerializer(help_text="What a save holds training up.")
+    whole_save_seconds = InputSerializer()
+    interval_seconds = InputSerializer(help_text="Between saves today.")
+    resume_seconds = InputSerializer(help_text="From a fault to the first new step, today.")
+    objective_seconds = InputSerializer()
+    repair_hours = InputSerializer()
+
+
+class IntervalSerializer(serializers.Serializer[Any]):
+    young_seconds = serializers.FloatField(allow_null=True)
+    daly_seconds = serializers.FloatField(allow_null=True)
+    advised_seconds = serializers.FloatField(allow_null=True)
+    is_held_by_save = serializers.BooleanField(help_text="Daly's is shorter than one whole save, which stands instead.")
+
+
+class ScenarioSerializer(serializers.Serializer[Any]):
+    """Null where an input is missing. Money is in the currency of the GPU-hour cost."""
+
+    resume_seconds = serializers.FloatField(allow_null=True)
+    interval_seconds = serializers.FloatField(allow_null=True, help_text="Today's; the advised one where not known.")
+    training_ratio = serializers.FloatField(allow_null=True, help_text="Expected share of the time that trains.")
+    best_training_ratio = serializers.FloatField(allow_null=True, help_text="The same at the advised interval.")
+    gpu_hours_per_failure = serializers.FloatField(allow_null=True)
+    gpu_hours_per_month = serializers.FloatField(allow_null=True)
+    cost_per_failure = serializers.FloatField(allow_null=True)
+    cost_per_month = serializers.FloatField(allow_null=True)
+
+
+class AdviceSerializer(serializers.Serializer[Any]):
+    inputs = InputsSerializer()
+    node_count = serializers.IntegerField(allow_null=True)
+    mtbf = InputSerializer(help_text="Seconds between failures of the run.")
+    failures_per_month = serializers.FloatField(allow_null=True)
+    interval = IntervalSerializer()
+    today = ScenarioSerializer()
+    objective = ScenarioSerializer()
+    spare_node_count = serializers.IntegerField(allow_null=True, help_text="Covers all repairs, 99 % sure.")
 
 
 class RecoverySerializer(serializers.ModelSerializer[Recovery]):

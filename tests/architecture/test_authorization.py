@@ -165,9 +165,12 @@ OPERATIONS: dict[str, Needs] = {
     "get_readiness": VIEWER,
     "get_rto_history": VIEWER,
     "get_rto_groups": VIEWER,
+    "get_advice": VIEWER,
     "list_incidents": VIEWER,
     "get_incident": VIEWER,
 }
+
+OF_A_RUN = {"get_rto_history", "get_advice"}
 
 
 # These have no row of a cluster: what they show is the caller's own, or an admin's.
@@ -278,7 +281,7 @@ def path_of(operation_id: str, ids: dict[str, str]) -> str:
     done: list[str] = []
     for word in schema_operations()[operation_id][1].split("/"):
         done.append(ids[done[-1].removesuffix("s")] if word.startswith("{") else word)
-    return "/".join(done) + ("?run=llama-70b" if operation_id == "get_rto_history" else "")
+    return "/".join(done) + ("?run=llama-70b" if operation_id in OF_A_RUN else "")
 
 
 def call(client: Client, ids: dict[str, str], operation_id: str, secret: str | None) -> Any:

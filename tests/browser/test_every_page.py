@@ -49,6 +49,7 @@ PAGES = [
     "analysis-groups",
     "analysis-tiers",
     "analysis-nodes",
+    "analysis-advice",
     "activity",
     "access",
 ]

@@ -201,6 +201,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "analysis-groups": "/analysis/groups/",
         "analysis-tiers": "/analysis/groups/?by=tier&kind=herd",
         "analysis-nodes": "/analysis/groups/?by=node_group&kind=herd",
+        "analysis-advice": f"/analysis/advice/?run={scene.llama.pk}&save_seconds=60",
         "activity": "/activity/",
         "access": "/access/",
     }

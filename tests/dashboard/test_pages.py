@@ -274,6 +274,7 @@ def hostile_fleet() -> list[str]:
         f"/nodes/{node.pk}/",
         f"/analysis/?run={run.pk}",
         "/analysis/groups/?kind=reload",
+        f"/analysis/advice/?run={run.pk}&save_seconds={HOSTILE}",
         "/drills/start/",
         f"/checkpoints/?q={HOSTILE}",
     ]

@@ -15,7 +15,7 @@ from drill_agents import Yard, run_to_end
 from rest_framework.test import APIClient
 
 from apps.accounts.models import Role
-from apps.checkpoints.models import RunAttempt, TrainingRun
+from apps.checkpoints.models import RunAttempt, RunEvent, TrainingRun
 from apps.drills import services
 from apps.drills.models import Drill, DrillRung, RankResult
 from apps.fleet.models import ClusterGrant
@@ -230,3 +230,53 @@ def test_a_regression_names_the_phase_to_blame(run: TrainingRun) -> None:
     numbers = client().get("/api/v1/rto-history?run=llama-70b").json()["statistics"]
     assert numbers["regressed"] is True
     assert numbers["regression_blame"] == {"phase": "read", "seconds": 60.0, "before_seconds": 30.0}
+
+
+def save(run: TrainingRun, attempt: RunAttempt, step: int, took: float, minutes: int) -> None:
+    """One save that two ranks reported; the slower took `took` seconds."""
+    for rank, seconds in enumerate((took / 2, took)):
+        for kind, mono in (("save_started", 100.0), ("save_finished", 100.0 + seconds)):
+            RunEvent.objects.create(
+                run=run,
+                attempt=attempt,
+                source=f"r{rank}",
+                seq=RunEvent.objects.count(),
+                kind=kind,
+                at=timezone.now() - timedelta(minutes=minutes),
+                mono_seconds=mono,
+                rank=rank,
+                step=step,
+            )
+
+
+def test_advice_measures_saves_failures_and_restarts_and_says_so(run: TrainingRun) -> None:
+    now = timezone.now()
+    TrainingRun.objects.filter(pk=run.pk).update(gpu_count=64)
+    attempt = RunAttempt.objects.create(
+        run=run, launch_id="a1", started_at=now - timedelta(hours=30), last_report_at=now, last_step=9
+    )
+    Incident.objects.create(run=run, ended_attempt=attempt, fault_at=now, created_at=now)
+    for number in range(4):
+        save(run, attempt, 10 + number, 12.0, 90 - 30 * number)
+    drill(run, 70.0)
+    drill(run, 80.0)
+    body = client().get("/api/v1/advice?run=llama-70b&gpu_hour_cost=2").json()
+    sources = {name: (one["value"], one["source"]) for name, one in body["inputs"].items()}
+    assert sources["save_seconds"] == (12.0, "measured")
+    assert sources["interval_seconds"] == (pytest.approx(1800, abs=5), "measured")
+    assert sources["resume_seconds"] == (75.0, "measured")
+    assert sources["objective_seconds"] == (90.0, "given") and sources["gpu_count"] == (64.0, "given")
+    assert sources["gpus_per_node"] == (8.0, "assumed") and sources["gpu_hour_cost"] == (2.0, "given")
+    assert (body["mtbf"]["value"], body["mtbf"]["source"]) == (pytest.approx(30 * 3600, abs=5), "measured")
+    assert body["today"]["gpu_hours_per_failure"] == pytest.approx(64 * (75 + 900) / 3600, rel=0.01)
+    assert body["today"]["cost_per_month"] > 0 and body["spare_node_count"] >= 1
+
+
+def test_advice_about_a_run_of_which_nothing_is_known_says_what_is_missing(run: TrainingRun) -> None:
+    body = client().get("/api/v1/advice?run=llama-70b").json()
+    assert {name for name, one in body["inputs"].items() if one["source"] == "missing"} == {
+        "gpu_count", "gpu_hour_cost", "save_seconds", "whole_save_seconds", "interval_seconds", "resume_seconds",
+    }  # fmt: skip
+    assert all(one["how"] for one in body["inputs"].values())
+    assert (body["interval"]["advised_seconds"], body["today"]["cost_per_month"]) == (None, None)
+    assert client(name="vera2").get("/api/v1/advice?run=llama-70b&gpu_count=none").status_code == 400

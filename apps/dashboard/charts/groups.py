@@ -152,7 +152,9 @@ def verdict(groups: Sequence[Group], by: GroupBy) -> str:
         return f"No drill of a {word} restored in the last 90 days."
     slowest, fastest = max(medians, key=lambda name: medians[name]), min(medians, key=lambda name: medians[name])
     if len(medians) == 1:
-        begin = f"Only {slowest} was measured: half within {units.duration(medians[slowest])}."
+        count = sum(group.summary.spread.count for group in timed if group.summary.spread)
+        drills = "one drill, which took" if count == 1 else f"half of its {count} drills within"
+        begin = f"Only {slowest} was measured: {drills} {units.duration(medians[slowest])}."
     else:
         begin = (
             f"Half of {slowest}'s drills took {units.duration(medians[slowest])} or less, the slowest of "

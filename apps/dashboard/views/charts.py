@@ -10,10 +10,11 @@ from django.utils.cache import get_conditional_response
 
 from apps.checkpoints.models import TrainingRun
 from apps.dashboard import pages
-from apps.dashboard.charts import groups, herd, ranks, rto
+from apps.dashboard.charts import advice, groups, herd, ranks, rto
 from apps.dashboard.charts.figure import MAX_BYTES, Figure
 from apps.dashboard.selectors import analysis
 from apps.dashboard.selectors import drills as drill_rows
+from apps.dashboard.views.advice import advice_of
 from apps.drills.models import Drill, DrillKind
 from apps.recovery.history import GroupBy
 
@@ -21,7 +22,7 @@ from apps.recovery.history import GroupBy
 @pages.page
 def chart(request: HttpRequest, name: str) -> HttpResponse:
     """`/charts/<name>.json`."""
-    makers = {"rto": _rto, "trend": _trend, "ranks": _ranks, "herd": _herd, "groups": _groups}
+    makers = {"rto": _rto, "trend": _trend, "ranks": _ranks, "herd": _herd, "groups": _groups, "advice": _advice}
     if name not in makers:
         raise Http404(f"There is no chart {name}.")
     body = json.dumps(makers[name](request), separators=(",", ":"), allow_nan=False).encode()
@@ -51,6 +52,12 @@ def _groups(request: HttpRequest) -> Figure:
     by = GroupBy(pages.chosen(request, "by", list(GroupBy)) or GroupBy.RUN)
     kind = pages.chosen(request, "kind", DrillKind.values) or DrillKind.FAILOVER.value
     return groups.figure(analysis.groups_in_sight(request, by, kind).items)
+
+
+def _advice(request: HttpRequest) -> Figure:
+    rows = TrainingRun.objects.select_related("cluster")
+    run: TrainingRun = pages.find(request, rows, "cluster", request.GET.get("run", ""))
+    return advice.figure(advice_of(request, run)[2])
 
 
 def _drill(request: HttpRequest) -> Drill:
