@@ -45,6 +45,11 @@ def test_what_was_only_read_from_memory_is_an_error_with_the_reason(
     assert "the storage was not measured" in done.stderr and "100% cached before" in done.stdout
 
 
+def test_a_bucket_has_no_ceiling_of_files() -> None:
+    done = CliRunner().invoke(main, ["ceiling", "s3://bucket/run"])
+    assert done.exit_code == 2 and "for a bucket run `muster reload`" in done.stderr
+
+
 @pytest.mark.parametrize(("name", "said"), [("none", "there is nothing at"), ("", "1 MiB")])
 def test_nothing_to_read_is_not_found(tmp_path: Path, name: str, said: str) -> None:
     done = CliRunner().invoke(main, ["ceiling", str(tmp_path / name)])

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+from typing import NoReturn
+
 import pytest
+from click.testing import CliRunner
+from muster_agent.cli import ceiling, main
 from muster_agent.cli.output import human_rate
 
 
@@ -13,3 +19,22 @@ from muster_agent.cli.output import human_rate
 )  # fmt: skip
 def test_a_slow_rate_is_not_rounded_to_nothing(bytes_per_second: float, text: str) -> None:
     assert human_rate(bytes_per_second) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "there is not enough memory"),
+        (OSError(errno.ENOSPC, "No space left on device"), "the output could not be written: No space left on device"),
+    ],
+)
+def test_a_command_without_memory_or_room_for_its_answer_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(ceiling, "remember", fail)
+    monkeypatch.setattr(ceiling, "measure_ceiling", lambda *_, **__: None)
+    done = CliRunner().invoke(main, ["ceiling", str(tmp_path)])
+    assert done.exit_code == 1 and said in done.stderr and "what to do:" in done.stderr

@@ -11,18 +11,18 @@ import msgspec
 import pytest
 from muster_agent.formats.detect import files_of, read_checkpoint
 from muster_agent.formats.fingerprint import fingerprint
-from muster_agent.jobs import reload as reload_module
-from muster_agent.jobs import transports
-from muster_agent.jobs.checkpoint_place import CheckpointNotFound
+from muster_agent.jobs import reload_facts, transports
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound, place_at
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.reload import prepare, reload
 from muster_agent.jobs.seal import seal
-from muster_agent.jobs.selection import ShardsNotFound
+from muster_agent.jobs.selection import ShardsNotFound, select
 from muster_agent.probes.filesystem import FileSystem, read_file_system
 from muster_agent.probes.gds import GdsProbe
 from muster_agent.protocol.wire import ReloadParams
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.formats.damage import copy_sample
 
 RANK_BYTES = 9_000_000
 SHARDS = [f"rank-{rank:05d}-of-00004.safetensors" for rank in range(4)]
@@ -92,7 +92,7 @@ def test_a_cache_that_cannot_be_asked_is_unknown(sealed: Path, monkeypatch: pyte
 
 
 def test_a_server_behind_the_mount_is_never_called_cold(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reload_module, "read_file_system", lambda _path: FileSystem("nfs", True, True))
+    monkeypatch.setattr(reload_facts, "read_file_system", lambda _path: FileSystem("nfs", True, True))
     assert reload(str(sealed)).evidence["server_cache"] == "unknown"
 
 
@@ -156,7 +156,15 @@ def test_a_rank_reads_only_its_own_shards(sealed: Path) -> None:
     assert body.fingerprint == fingerprint([(SHARDS[2], status.st_size, status.st_mtime_ns)])
     by_rank = prepare(ReloadParams(path=str(sealed), shards=(), ranks=(1, 2))).run()
     assert by_rank.report.verified is True
-    assert by_rank.report.bytes == sum((sealed / SHARDS[rank]).stat().st_size for rank in (1, 2))
+    common = (sealed / "checkpoint.json").stat().st_size
+    assert by_rank.report.bytes == common + sum((sealed / SHARDS[rank]).stat().st_size for rank in (1, 2))
+
+
+def test_a_rank_reads_the_model_that_no_rank_owns_too(tmp_path: Path) -> None:
+    folder = copy_sample("huggingface/trainer-ddp2", tmp_path) / "checkpoint-9"
+    wanted = select(place_at(str(folder), None), (), (1,)).shards
+    assert {"model.safetensors", "optimizer.pt", "rng_state_1.pth"} <= set(wanted)
+    assert "rng_state_0.pth" not in wanted
 
 
 def test_the_fingerprint_of_a_whole_reload_is_that_of_the_checkpoint(sealed: Path) -> None:
@@ -246,7 +254,7 @@ def test_a_storage_error_is_unknown_and_not_damage(sealed: Path, monkeypatch: py
 
 def test_gds_that_is_not_there_is_reported_with_its_reason(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probe = GdsProbe(usable=False, reason="cuFile did not open within 20 s")
-    monkeypatch.setattr(reload_module, "read_gds", lambda _path, _index: probe)
+    monkeypatch.setattr(reload_facts, "read_gds", lambda _path, _index: probe)
     report = reload(str(sealed), backend="gds")
     assert report.requested == "gds" and report.effective in ("host_direct", "host_buffered")
     assert "did not open within 20 s" in report.reason
@@ -257,7 +265,7 @@ def test_gds_that_is_not_there_is_reported_with_its_reason(sealed: Path, monkeyp
 def test_a_usable_probe_whose_driver_then_fails_falls_back(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.path.exists("/dev/nvidiactl"):
         pytest.skip("this machine has an NVIDIA driver")
-    monkeypatch.setattr(reload_module, "read_gds", lambda _path, _index: GdsProbe(usable=True, reason="ok"))
+    monkeypatch.setattr(reload_facts, "read_gds", lambda _path, _index: GdsProbe(usable=True, reason="ok"))
     report = reload(str(sealed), backend="gds")
     assert report.effective in ("host_direct", "host_buffered") and "cuFile did not open" in report.reason
     assert report.verified is True

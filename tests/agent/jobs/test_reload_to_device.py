@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from muster_agent.jobs import reload as reload_job
+from muster_agent.jobs import reload_facts
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.reload import PreparedReload, prepare, reload
 from muster_agent.jobs.seal import seal
@@ -34,7 +34,7 @@ def sealed(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def no_cufile(monkeypatch: pytest.MonkeyPatch) -> None:
     probe = GdsProbe(usable=False, reason="cuFile is not usable: libcufile.so.0 is not there")
-    monkeypatch.setattr(reload_job, "read_gds", lambda *_: probe)
+    monkeypatch.setattr(reload_facts, "read_gds", lambda *_: probe)
 
 
 def _prepared(path: Path, **more: object) -> PreparedReload:

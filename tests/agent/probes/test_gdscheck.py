@@ -1,4 +1,5 @@
-"""What gdscheck and nvidia-fs say, from outputs that were recorded on real machines; each names where it comes from."""
+"""What gdscheck and nvidia-fs say, from outputs that were recorded on real machines, and from a few that
+say themselves that they were composed."""
 
 from __future__ import annotations
 
@@ -8,13 +9,20 @@ import pytest
 from muster_agent.probes.gdscheck import parse_gdscheck, read_gdscheck
 from muster_agent.probes.nvidia_fs import NvidiaFs, parse_nvidia_fs, read_nvidia_fs, reads_between
 
-from tests.agent.probes.recordings import RECORDED, recorded, sources_of
+from tests.agent.probes.recordings import COMPOSED, RECORDED, example, recorded, sources_of
 
 
 @pytest.mark.parametrize("path", sorted(RECORDED.glob("*.txt")), ids=lambda path: path.stem)
 def test_each_recording_names_its_source_date_machine_and_command(path: Path) -> None:
     assert list(sources_of(path)) == ["source", "date", "machine", "command"]
     assert all(sources_of(path).values()) and recorded(path.name).strip()
+
+
+@pytest.mark.parametrize("path", sorted(COMPOSED.glob("*.txt")), ids=lambda path: path.stem)
+def test_what_no_machine_printed_says_so(path: Path) -> None:
+    told = sources_of(path)
+    assert list(told) == ["source", "date", "machine", "command"]
+    assert told["machine"].startswith("none") and told["command"].startswith("none; ")
 
 
 @pytest.mark.parametrize(
@@ -29,19 +37,19 @@ def test_each_recording_names_its_source_date_machine_and_command(path: Path) ->
 def test_both_forms_of_gdscheck_give_the_ways_to_a_storage(
     name: str, release: str | None, nvidia_fs: str | None, nvme: tuple[str, ...], direct: bool
 ) -> None:
-    check = parse_gdscheck(recorded(name))
+    check = parse_gdscheck(example(name))
     assert (check.release, check.nvidia_fs) == (release, nvidia_fs)
     assert check.modes["NVMe"] == nvme and check.is_direct("NVMe") is direct
 
 
 def test_compat_alone_is_no_direct_way() -> None:
-    check = parse_gdscheck(recorded("gdscheck-modes.txt"))
+    check = parse_gdscheck(example("gdscheck-modes.txt"))
     assert check.modes["NFS"] == ("compat",) and not check.is_direct("NFS")
     assert check.is_direct("NVMeOF") and not check.is_direct("SomethingElse")
 
 
 def test_rows_of_other_sections_are_no_storage() -> None:
-    check = parse_gdscheck(recorded("gdscheck-environment.txt"))
+    check = parse_gdscheck(example("gdscheck-environment.txt"))
     assert set(check.modes) == {"NVMe", "NVMeOF", "VIRTIOFS", "Userspace RDMA"}
     assert check.properties == {"properties.use_pci_p2pdma": "false", "properties.use_compat_mode": "false"}
 
@@ -61,12 +69,12 @@ def test_anything_else_gives_no_modes(text: str) -> None:
     ],
 )
 def test_counters_that_are_off_are_unknown_and_not_zero(name: str, expected: NvidiaFs) -> None:
-    assert parse_nvidia_fs(recorded(name)) == expected
+    assert parse_nvidia_fs(example(name)) == expected
 
 
 def test_only_counters_that_were_on_before_and_after_tell_how_many_reads() -> None:
-    off = parse_nvidia_fs(recorded("nvidia-fs-disabled.txt"))
-    zero, many = (parse_nvidia_fs(recorded(f"nvidia-fs-{name}.txt")) for name in ("enabled", "reads"))
+    off = parse_nvidia_fs(example("nvidia-fs-disabled.txt"))
+    zero, many = (parse_nvidia_fs(example(f"nvidia-fs-{name}.txt")) for name in ("enabled", "reads"))
     assert reads_between(zero, many) == 1048576
     assert reads_between(off, many) is reads_between(zero, off) is reads_between(None, many) is None
 

@@ -8,7 +8,7 @@ from muster_agent.protocol.results import CacheState
 from muster_agent.reload import backends
 from muster_agent.reload.backends import Device
 
-from tests.agent.probes.recordings import recorded
+from tests.agent.probes.recordings import example
 
 GPU, NO_GPU = Device(index=1), Device(index=1, missing="no CUDA driver on this node")
 WORKS = GdsProbe(usable=True, reason="8 reads went straight to GPU memory and none through the host")
@@ -122,10 +122,8 @@ def test_a_device_that_was_asked_for_is_reached_by_the_best_way_that_works(
         ("canary-no-driver.txt", 1, False, "libcuda.so.1 is not installed"),
     ],
 )
-def test_recorded_probes_lead_to_gds_or_to_the_ring_of_our_own(
-    name: str, returncode: int, usable: bool, says: str
-) -> None:
-    probe = parse_probe(returncode, recorded(name), "")
+def test_probes_lead_to_gds_or_to_the_ring_of_our_own(name: str, returncode: int, usable: bool, says: str) -> None:
+    probe = parse_probe(returncode, example(name), "")
     choice = backends.choose("gds", 0.0, probe, GPU)
     assert (probe.usable, choice.gds, choice.bounce) == (usable, usable, not usable)
     assert says in choice.reason

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cuda.bindings import nvrtc
-from muster_agent.jobs import reload as reload_job
+from muster_agent.jobs import reload_facts
 from muster_agent.jobs.reload import reload
 from muster_agent.jobs.seal import seal
 from muster_agent.probes.gds import GdsProbe
@@ -195,7 +195,9 @@ def _sealed(folder: Path) -> Path:
 
 @pytest.fixture
 def usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reload_job, "read_gds", lambda *_: GdsProbe(usable=True, reason="the canary went peer to peer"))
+    monkeypatch.setattr(
+        reload_facts, "read_gds", lambda *_: GdsProbe(usable=True, reason="the canary went peer to peer")
+    )
 
 
 def test_a_reload_into_gpu_memory_is_proven_there(tmp_path: Path, fake: Any, usable: None) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+from typing import Any
 
 import click
 
@@ -30,6 +32,15 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
+_UNWRITTEN = (errno.ENOSPC, errno.EIO, errno.EDQUOT)
+
+
+def _failed(message: str, hint: str) -> click.ClickException:
+    from muster_agent.cli.output import CommandFailed
+
+    return CommandFailed(message, hint=hint)
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands' names and one-line help without importing them."""
 
@@ -43,6 +54,19 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """A command that finds no memory, or nowhere to write its answer, says so in a sentence."""
+        try:
+            return super().invoke(ctx)
+        except MemoryError as error:
+            hint = "free some, or raise the limit that `ulimit -v` shows"
+            raise _failed("there is not enough memory", hint) from error
+        except OSError as error:
+            if error.errno not in _UNWRITTEN or error.filename is not None:
+                raise
+            told = f"the output could not be written: {error.strerror}"
+            raise _failed(told, "write it to a place with room") from error
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

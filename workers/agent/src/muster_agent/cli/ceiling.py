@@ -6,6 +6,7 @@ import click
 
 from muster_agent.cli.ceiling_memory import remember
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, human_rate, print_json, printable, say
+from muster_agent.formats.places import is_bucket
 from muster_agent.jobs.ceiling import SECONDS_PER_TRY, NothingToRead, measure_ceiling, method_of
 from muster_agent.protocol.results import CeilingReport, CeilingTry
 
@@ -30,6 +31,8 @@ def ceiling(path: str, seconds: float, no_fio: bool, as_json: bool) -> None:
 
     Exit 0: measured; 1: no way of reading gave a rate that can be relied on; 3: not found, or nothing large enough.
     """
+    if is_bucket(path):
+        raise click.UsageError("a ceiling is measured on files; for a bucket run `muster reload` and look at its rate")
     try:
         report = measure_ceiling(path, seconds_per_try=seconds, with_fio=not no_fio)
     except FileNotFoundError as error:

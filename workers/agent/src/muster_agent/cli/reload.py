@@ -62,12 +62,14 @@ class Rate(click.ParamType[int]):
     "ranks",
     type=int,
     multiple=True,
-    help="Only the shards of this rank that saved; may be repeated.",
+    help="What this rank reads: its own shards, and those that belong to no rank; may be repeated.",
 )
 @click.option("--world", type=click.IntRange(min=1), help="With one --rank: its even share of all bytes instead.")
 @click.option("--backend", type=click.Choice(REQUESTABLE), default="auto", show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, or cuda:N.")
-@click.option("--no-evict", is_flag=True, help="Leave the page cache as it is instead of dropping these files from it.")
+@click.option(
+    "--evict/--no-evict", default=True, show_default=True, help="Drop these files from the page cache before the clock."
+)
 @click.option("--cold-required", is_flag=True, help="Read nothing unless it comes from the storage, not from memory.")
 @click.option("--resident", is_flag=True, help="Keep every byte in host memory, with the tensors as views of it.")
 @click.option(
@@ -91,7 +93,6 @@ def reload(
     ranks: tuple[int, ...],
     world: int | None,
     endpoint_urls: tuple[str, ...],
-    no_evict: bool,
     no_write: bool,
     as_json: bool,
     **engine: Any,
@@ -122,7 +123,6 @@ def reload(
         shards=shards,
         ranks=() if share else ranks,
         share=share,
-        evict=not no_evict,
         **engine,
     )
     bar = ProgressBar()

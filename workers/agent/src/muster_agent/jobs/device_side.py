@@ -40,6 +40,9 @@ def look_for_device(params: ReloadParams) -> Device | None:
     return Device(index=index, missing=reason or f"this node has {count} CUDA devices, counted from 0")
 
 
+_IN_HOST = ", so the bytes ended in host memory"
+
+
 class Plan(NamedTuple):
     """What a transport is opened for. `chunk_bytes` are hashed at a time where there is a manifest (`verifies`);
     `keep_bytes`: by path, the bytes of each shard where all of them shall stay in memory."""
@@ -72,10 +75,10 @@ def open_transport(
             return transport, kept
     except GdsUnavailable as error:
         note = f"{choice.reason}; but cuFile did not open ({error})"
-        onward = f"{note}; blocks go to cuda:{index} through pinned host memory" if device is not None else note
-        changed = msgspec.structs.replace(choice, gds=False, bounce=device is not None, reason=onward)
+        onward = f"; blocks go to cuda:{index} through pinned host memory" if device is not None else _IN_HOST
+        changed = msgspec.structs.replace(choice, gds=False, bounce=device is not None, reason=note + onward)
     except DeviceUnavailable as error:
-        reason = f"{choice.reason}; but the GPU could not be used ({error}), so the bytes ended in host memory"
+        reason = f"{choice.reason}; but the GPU could not be used ({error}){_IN_HOST}"
         changed = msgspec.structs.replace(choice, gds=False, bounce=False, reason=reason)
     return open_transport(changed, gds, device, plan, open_host)
 

@@ -7,13 +7,11 @@ before its barrier and the second after it.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from muster_agent.formats.base import Finding, Severity
-from muster_agent.formats.codes import finding
+from muster_agent.formats.base import Finding
 from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.places import is_bucket
 from muster_agent.jobs.checkpoint_place import CheckpointPlace, StatedShard, place_at
@@ -34,17 +32,16 @@ from muster_agent.jobs.device_side import (
     open_transport,
 )
 from muster_agent.jobs.given_place import GivenPlace
+from muster_agent.jobs.host_ranks import share_among_ranks, was_stopped
 from muster_agent.jobs.object_transport import ObjectTransport, node_urls
+from muster_agent.jobs.reload_facts import manifest_for, probe_gds, storage_facts
 from muster_agent.jobs.reload_phases import CpuMeter, Moments, busy_of, phases_of
 from muster_agent.jobs.reload_verdict import ReadPass, judge, stopped_evidence
 from muster_agent.jobs.selection import select
 from muster_agent.jobs.transports import DeviceShards, HostTransport, PathTaken, Transport
 from muster_agent.jobs.verify import fingerprint_of
-from muster_agent.manifest.beside import SEAL_AGAIN, ManifestUnreadable, read_beside
-from muster_agent.manifest.check import why_invalid
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest
-from muster_agent.probes.filesystem import read_file_system
-from muster_agent.probes.gds import GdsProbe, read_cuda_devices, read_gds
+from muster_agent.probes.gds import GdsProbe
 from muster_agent.probes.page_cache import cached_ratio, evict, why_unknown
 from muster_agent.probes.process import PeakMemory
 from muster_agent.protocol.phases import Phase
@@ -58,7 +55,7 @@ from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import Extent, bytes_by_shard, plan_reads, share_of
 from muster_agent.reload.reader import ReadRun
 from muster_agent.reload.resident import Resident
-from muster_agent.reload.shared import SharedArena, deliver
+from muster_agent.reload.shared import SharedArena
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.posix import ALIGN_BYTES
 from muster_agent.storage.s3_urls import ObjectUrls
@@ -140,6 +137,7 @@ class PreparedReload:
             peak_rss_bytes = memory.extra_bytes()
         if self.manifest is not None and not read.stopped:
             findings = name_damaged_tensors(self.place, self.manifest, findings)
+        shared = share_among_ranks(self._kept, self.params.ranks_on_host, control) if not read.stopped else {}
         moments = Moments(began_at, read.resolved_at, read.allocated_at, verified_at, materialized_at, arrived_at)
         seconds, verifies = moments.ended_at - began_at, self.manifest is not None
         report = ReloadReport(
@@ -154,7 +152,7 @@ class PreparedReload:
                 **self._kept_evidence(),
                 **copy_evidence(copied),
                 **stopped_evidence(read),
-                **self._share_among_ranks(read),
+                **shared,
             },
             reason=read.taken.reason,
             cache_state=backends.cache_state(measured).value,
@@ -167,7 +165,7 @@ class PreparedReload:
             verified=verified,
             findings=(*self._notes, *findings),
         )
-        if read.stopped:
+        if read.stopped or was_stopped(shared):
             raise ReloadStopped(report)
         fingerprint = fingerprint_of(read.shards)
         return ReloadBody(report=report, started_unix_seconds=started_unix_seconds, fingerprint=fingerprint)
@@ -250,7 +248,7 @@ class PreparedReload:
 
     def _path_taken(self, transport: Transport, totals: ReadTotals, facts: dict[str, Any]) -> PathTaken:
         taken = transport.path_taken(totals)
-        return taken._replace(evidence={**_storage_facts(self.path), **taken.evidence, **facts})
+        return taken._replace(evidence={**storage_facts(self.path), **taken.evidence, **facts})
 
     def _arena(self, shards: Sequence[StatedShard], extents: Sequence[Extent]) -> Arena | None:
         """Room for every byte that will be read. Raises NoRoom."""
@@ -269,15 +267,6 @@ class PreparedReload:
             self.resident = Resident(self._kept, whole, read.selection.tensors)
         elif self._device_kept is not None:
             self.on_device = DeviceResident(self._device_kept, whole, read.selection.tensors)
-
-    def _share_among_ranks(self, read: ReadPass) -> dict[str, Any]:
-        """What the other ranks of this host had of the same read; its time is beside the reload's. Raises NotShared."""
-        ranks = self.params.ranks_on_host
-        if not ranks or read.stopped:
-            return {}
-        if not isinstance(self._kept, SharedArena):
-            return {"shared": {"ranks": ranks, "not_shared_because": "the bytes are in a GPU's memory, not the host's"}}
-        return {"shared": deliver(self._kept, ranks)}
 
     def _kept_evidence(self) -> dict[str, Any]:
         if self.on_device is not None:
@@ -317,13 +306,13 @@ def prepare(params: ReloadParams, *, stores: Sequence[ObjectStore] = ()) -> Prep
     place.require()
     backends.choose(params.backend, None, None)
     device = look_for_device(params)
-    manifest, notes = _manifest_for(place, params.manifest)
+    manifest, notes = manifest_for(place, params.manifest)
     wanted = select(place, params.shards, params.ranks).shards
     locations = [stated.location for stated in place.stat_all(wanted) if stated.size_bytes is not None]
     if is_bucket(place.path):
         urls = place.urls if isinstance(place, GivenPlace) else node_urls(place.path, stores)
         return PreparedReload(params, place, manifest, notes, None, locations, device, urls)
-    gds = _probe_gds(params, locations, device)
+    gds = probe_gds(params, locations, device)
     if params.evict:
         evict(locations)
     return PreparedReload(params, place, manifest, notes, gds, locations, device)
@@ -351,44 +340,3 @@ def reload(
         max_bytes_per_second=max_bytes_per_second,
     )
     return prepare(params).run(control).report
-
-
-def _manifest_for(place: CheckpointPlace, given: Manifest | None) -> tuple[Manifest | None, tuple[Finding, ...]]:
-    if given is not None:
-        fault = why_invalid(given)
-        if fault is None:
-            return given, ()
-        detail = f"the manifest that was given is not usable: {fault}"
-        return None, (
-            finding("metadata_unreadable", path="manifest", detail=detail, severity=Severity.WARNING, cure=SEAL_AGAIN),
-        )
-    try:
-        return read_beside(place.path, place.files), ()
-    except ManifestUnreadable as error:
-        return None, (error.finding,)
-
-
-def _storage_facts(path: str) -> dict[str, Any]:
-    """What kind of storage it is; what a server keeps in its own memory cannot be seen from here."""
-    if is_bucket(path):
-        return {"file_system": "s3", "server_cache": "unknown"}
-    file_system = read_file_system(path)
-    return {"file_system": file_system.name, **({"server_cache": "unknown"} if file_system.is_remote else {})}
-
-
-def _probe_gds(params: ReloadParams, locations: Sequence[str], device: Device | None) -> GdsProbe | None:
-    """A canary read of the largest file, where cuFile may be used at all."""
-    if params.backend not in ("auto", "gds") or params.device == "cpu":
-        return None
-    if params.backend == "auto" and read_cuda_devices()[0] == 0:
-        return None
-    if not locations:
-        return GdsProbe(usable=False, reason="there is no shard to try it on")
-    return read_gds(max(locations, key=_size_of), device.index if device is not None else 0)
-
-
-def _size_of(location: str) -> int:
-    try:
-        return os.stat(location).st_size
-    except OSError:
-        return 0

@@ -26,7 +26,8 @@ def select(
     place: CheckpointPlace, shards: Sequence[str], ranks: Sequence[int], *, with_tensors: bool = False
 ) -> Selection:
     """The named shards as they are named (a restart does not read other ranks' files to find its own); otherwise what
-    the checkpoint's metadata says belongs to it, or to the given ranks. Raises ShardsNotFound."""
+    the checkpoint's metadata says belongs to it, or what the given ranks read: theirs, and those of no rank. Raises
+    ShardsNotFound."""
     if shards and not with_tensors:
         return Selection(list(dict.fromkeys(shards)))
     shard_map = place.read()
@@ -34,11 +35,12 @@ def select(
     if shards:
         chosen = list(dict.fromkeys(shards))
     elif ranks:
-        chosen = [shard.path for shard in shard_map.shards if shard.rank in ranks]
-        if not chosen:
+        if not any(shard.rank in ranks for shard in shard_map.shards):
             known = sorted({shard.rank for shard in shard_map.shards if shard.rank is not None})
             told = f"it has ranks {known[0]} to {known[-1]}" if known else "its format does not name ranks"
             raise ShardsNotFound(f"no shard of {place.path} belongs to rank {', '.join(map(str, ranks))}: {told}")
+        # Files of no rank, such as a model that every rank loads beside its own optimizer, are read by each.
+        chosen = [shard.path for shard in shard_map.shards if shard.rank is None or shard.rank in ranks]
     elif not shard_map.shards:
         told = damage[0].detail if damage else f"its status is {shard_map.status.value}"
         raise ShardsNotFound(f"nothing at {place.path} can be read as a checkpoint: {told}")

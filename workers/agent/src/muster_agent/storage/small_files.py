@@ -41,7 +41,8 @@ class PosixFiles:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
-            data = file.read(max_bytes + 1)
+            # By its size and not by the limit: a read asks for room for as much as it may bring.
+            data = file.read(min(os.fstat(file.fileno()).st_size, max_bytes) + 1)
         return data if len(data) <= max_bytes else None
 
     def replace(self, path: str, data: bytes, *, mode_like: str) -> None:
