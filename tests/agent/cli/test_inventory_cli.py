@@ -4,6 +4,7 @@ import io
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import click
@@ -86,6 +87,21 @@ def test_one_cure_is_said_once_for_many_checkpoints() -> None:
     text = muster(DATA / "dcp" / "torchtitan").stdout
     assert text.count("what to do") == 1
     assert "rng_missing: step-15, step-5" in text
+
+
+def test_a_time_ahead_of_the_clock_is_not_shown_as_now(run: Path) -> None:
+    ahead = time.time() + 400 * 86_400
+    for path in (run / "step-00000030").iterdir():
+        os.utime(path, (ahead, ahead))
+    assert "in 400.0 d" in muster(run).stdout
+
+
+def test_what_is_unknown_says_why(tmp_path: Path) -> None:
+    (tmp_path / "step-7").mkdir()
+    with (tmp_path / "step-7" / ".metadata").open("wb") as file:
+        file.truncate(2 << 40)
+    done = muster(tmp_path)
+    assert "unknown" in done.stdout and ".metadata is larger than this version reads" in done.stdout
 
 
 def test_an_empty_folder_says_so(tmp_path: Path) -> None:

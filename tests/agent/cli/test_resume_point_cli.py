@@ -159,6 +159,15 @@ def test_checkpoints_that_cannot_be_read_exit_1_since_unknown_is_not_gone() -> N
     assert "could not be read" in done.stderr and str(step_path(run, 10)) in done.stderr
 
 
+def test_a_folder_whose_name_is_no_text_may_hold_the_run(tmp_path: Path) -> None:
+    os.mkdir(os.fsencode(tmp_path) + b"/run-\xff")
+    write_checkpoint(Path(os.fsdecode(os.fsencode(tmp_path) + b"/run-\xff")), 10, rank_bytes=300, world_size=2)
+    done = muster(tmp_path)
+    assert done.exit_code == 1
+    assert "run-\\udcff" in done.stderr and "may be the checkpoint" in done.stderr
+    assert ask(Path(os.fsdecode(os.fsencode(tmp_path) + b"/run-\xff")))["step"] == 10
+
+
 def test_a_tracker_without_a_checkpoint_proves_that_the_run_saved(tmp_path: Path) -> None:
     for place in (tmp_path / "flat", tmp_path / "deep" / "checkpoints"):
         place.mkdir(parents=True)

@@ -166,6 +166,11 @@ def test_of_two_copies_the_more_trusted_wins_then_the_faster_tier() -> None:
     assert (ask(slow, equal).path, ask(slow, equal).tier) == ("/nvme/step-30", "nvme")
 
 
+def test_of_two_folders_with_one_step_inside_the_one_named_after_it_is_taken() -> None:
+    assert ask(one(10, path="/run/A-second-one"), one(10)).path == "/run/step-10"
+    assert ask(one(10, path="/run/A-second-one", trust=Trust.SEALED), one(10)).path == "/run/A-second-one"
+
+
 def test_a_damaged_copy_is_passed_over_for_the_other_one_of_that_step() -> None:
     bad = one(30, path="/nvme/step-30", damage=("bytes differ",), tier_order=1)
     found = ask(bad, one(30, path="/nas/step-30", tier_order=3))

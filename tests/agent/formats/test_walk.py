@@ -198,6 +198,17 @@ def test_a_final_model_beside_the_steps_hides_none_of_them(run: Path) -> None:
     assert found.checkpoints[-1].path == str(run)
 
 
+@pytest.mark.parametrize("name", ["48123", "20260501"])
+def test_a_run_called_after_its_job_is_no_step_with_its_final_model_either(run: Path, name: str) -> None:
+    place = run.rename(run.parent / name)
+    (place / "model.safetensors").write_bytes(safetensors_bytes({"w": bytes(4)}))
+    for root in (place, place.parent):
+        found = take(root)
+        assert steps(found) == [30, 20, 10, None]
+        assert [one.path for one in found.checkpoints[-1:]] == [str(place)]
+        assert {one.run for one in found.checkpoints if one.step} == {name}
+
+
 def test_a_plain_metadata_json_does_not_make_a_folder_megatrons(run: Path) -> None:
     (run / "step-00000030" / "metadata.json").write_text('{"owner": "me"}')
     assert take(run).checkpoints[0].status is Status.COMPLETE

@@ -25,6 +25,7 @@ _RIGHT = {"step", "ranks", "shards", "size", "changed"}
 _SEVERITIES = list(Severity)
 _NAMED = 6
 _SHOWN = 3
+_SKEW_SECONDS = 60
 _MEANING = {
     Status.COMPLETE: "good",
     Status.CORRUPT: "bad",
@@ -126,7 +127,7 @@ def _within(place: str, root: str) -> str:
 
 
 def _row(one: ShardMap, now_unix_seconds: float, trust: Trust | None) -> tuple[str, ...]:
-    age = None if one.newest_mtime_ns is None else max(0.0, now_unix_seconds - one.newest_mtime_ns / 1e9)
+    age = None if one.newest_mtime_ns is None else now_unix_seconds - one.newest_mtime_ns / 1e9
     return (
         "?" if one.step is None else str(one.step),
         one.status.value,
@@ -136,9 +137,14 @@ def _row(one: ShardMap, now_unix_seconds: float, trust: Trust | None) -> tuple[s
         "-" if one.world_size is None else str(one.world_size),
         str(state_shards(one)),
         human_bytes(one.total_bytes),
-        "-" if age is None else f"{duration(age)} ago",
+        "-" if age is None else _said_age(age),
         one_line(_name(one)),
     )
+
+
+def _said_age(seconds: float) -> str:
+    """Clocks of two hosts are never quite equal; further ahead is worth seeing."""
+    return f"{duration(max(seconds, 0.0))} ago" if seconds > -_SKEW_SECONDS else f"in {duration(-seconds)}"
 
 
 def _table(

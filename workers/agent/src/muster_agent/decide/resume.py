@@ -10,7 +10,7 @@ from muster_agent.decide.fit import fit_reasons
 from muster_agent.decide.frameworks import framework_choice
 from muster_agent.decide.lineage import reasons_by_lineage
 from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, ResumeRequest, Skipped
-from muster_agent.formats.names import is_set_aside
+from muster_agent.formats.names import is_set_aside, step_of_file, step_of_name
 from muster_agent.formats.times import duration
 
 Judged = tuple[Candidate, tuple[str, ...]]
@@ -67,7 +67,7 @@ def _only_without_step(judged: Sequence[Judged], candidates: Sequence[Candidate]
     return min(good, key=_youngest, default=None)
 
 
-def _youngest(one: Candidate) -> tuple[float, int, int, str]:
+def _youngest(one: Candidate) -> tuple[float, int, int, bool, str]:
     return math.inf if one.age_seconds is None else one.age_seconds, *_preference(one)[1:]
 
 
@@ -106,8 +106,15 @@ def nearest_steps(candidates: Sequence[Candidate], step: int) -> tuple[int, ...]
     return tuple(sorted(steps, key=lambda one: (abs(one - step), one))[:_NEAREST])
 
 
-def _preference(one: Candidate) -> tuple[int, int, int, str]:
-    return -(one.step or 0), -one.trust.rung, one.tier_order, one.path
+def _preference(one: Candidate) -> tuple[int, int, int, bool, str]:
+    return -(one.step or 0), -one.trust.rung, one.tier_order, not _is_named_after_its_step(one), one.path
+
+
+def _is_named_after_its_step(one: Candidate) -> bool:
+    """Of two folders with one step inside, the one under another name is the copy."""
+    name = os.path.basename(one.path)
+    named = step_of_name(name)
+    return one.step is not None and one.step == (step_of_file(name) if named is None else named)
 
 
 def _skipped(judged: Sequence[Judged]) -> tuple[Skipped, ...]:

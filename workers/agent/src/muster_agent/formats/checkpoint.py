@@ -111,6 +111,7 @@ def begin_folder(folder: Folder, children: Children, *, age_limit: AgeLimit, wit
     reader = registry.format_of_checkpoint(folder)
 
     def finish(draft: Draft) -> ShardMap:
+        draft.number_is_no_step = draft.number_is_no_step or registry.is_numbered_run(folder)
         take_unread(draft, folder)
         take_folder_findings(draft, folder)
         return _conclude(draft, folder.path, folder, age_limit)

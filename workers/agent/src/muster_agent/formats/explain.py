@@ -58,7 +58,9 @@ def _step(one: ShardMap) -> Iterator[str]:
     named = step_of_name(name)
     named = named if named is not None else step_of_unfinished(name)
     named = step_of_file(name) if named is None and "." in name else named
-    if one.step is None:
+    if one.step is None and named is not None:
+        yield f"Not known: the number in the name {name} counts something else, or names a run that holds steps."
+    elif one.step is None:
         yield f"Not known: the name {name} gives none by its whole form, and the state inside could not say."
     elif named is None:
         yield f"{one.step}, from the state inside: the name {name} gives none by its whole form."

@@ -84,6 +84,8 @@ class Finder:
         folder = self.look(place, inside)
         if registry.claim(folder) is None and any(step_of_name(name) is not None for name in folder.folders):
             return None
+        if registry.is_numbered_run(folder):
+            return None
         return Task(place, parent, None, lambda: self.look(place, inside), self.read_step, folder)
 
     def enter(self, path: str, depth: int) -> None:
@@ -94,9 +96,12 @@ class Finder:
             return
         self.counts.add(folder)
         self.progress.listed()
+        self._take(folder, depth)
+
+    def _take(self, folder: Folder, depth: int) -> None:
         claimed = registry.claim(folder) if folder.listed else None
         if not folder.listed or claimed is not None:
-            self.tasks.append(self._task(path, lambda: self.look(path), self.read_step, folder))
+            self.tasks.append(self._task(folder.path, lambda: self.look(folder.path), self.read_step, folder))
             own = set(claimed.owns(folder)) if claimed else set()
             steps = [name for name in folder.folders if step_of_name(name) is not None and name not in own]
             self._enter_folders(steps, folder, depth)
@@ -175,7 +180,8 @@ class Finder:
 
     def _step_reader(self, depth: int) -> Read:
         def read(folder: Folder, age_limit: AgeLimit, children: Children) -> ShardMap | Later | None:
-            if depth < MAX_DEPTH and _holds_steps(folder) and registry.claim(folder) is None:
+            is_run = _holds_steps(folder) and (registry.claim(folder) is None or registry.is_numbered_run(folder))
+            if depth < MAX_DEPTH and is_run:
                 self.nested.append((folder, depth))
                 return None
             return self.read_step(folder, age_limit, children)
@@ -211,7 +217,7 @@ class Finder:
                 read.append(found)
                 self.progress.done()
             for folder, depth in self.nested:
-                self.descend(folder, depth)
+                self._take(folder, depth)
             if not self.tasks:
                 self.follow_links()
         for found in self.reading.rest():

@@ -223,7 +223,7 @@ def _take(folder: Folder, entries: list[os.DirEntry[str]]) -> None:
     for entry in entries:
         name = entry.name
         special = name[0] in _SPECIAL_FIRST or name[-1] == _SPECIAL_LAST or not name.isascii()
-        if special and _is_left_out(folder, name):
+        if special and _is_left_out(folder, name, entry):
             continue
         if entry.is_symlink() and not _take_link(folder, name):
             continue
@@ -248,16 +248,24 @@ _KIND = 0o170000
 _seen = tuple.__new__
 
 
-def _is_left_out(folder: Folder, name: str) -> bool:
+def _is_left_out(folder: Folder, name: str, entry: os.DirEntry[str]) -> bool:
     if is_noise(name):
         if is_ours(name):
             folder.own.add(name)
         return True
     if is_text(name):
         return False
-    detail = "the file's name is not valid UTF-8"
-    folder.findings.append(finding("path_unsafe", path=ascii(name)[1:-1], detail=detail))
+    shown = ascii(name)[1:-1]
+    if entry.is_dir():
+        detail = "the folder's name is not valid UTF-8, so it was not looked into"
+        folder.findings.append(finding("listing_failed", path=shown, detail=detail, cure=_RENAME))
+    else:
+        detail = "the file's name is not valid UTF-8"
+        folder.findings.append(finding("path_unsafe", path=shown, detail=detail, cure=_RENAME))
     return True
+
+
+_RENAME = "Rename it in UTF-8 (`convmv` does so for whole trees), or name it itself as the path to look at."
 
 
 def reach(folder: Folder, name: str) -> None:

@@ -39,7 +39,7 @@ from muster_agent.formats import (
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.hf_state import is_companion_name
-from muster_agent.formats.names import is_temporary
+from muster_agent.formats.names import is_temporary, step_of_name
 from muster_agent.formats.reader import Family, FamilyFormat, FileFormat, FolderFormat
 
 FOLDER_FORMATS: tuple[FolderFormat, ...] = (
@@ -97,6 +97,17 @@ def claim(folder: Folder) -> FolderFormat | None:
     """The format of a folder that shows by what is in it that it is one checkpoint, or made of several; None where it
     does not."""
     return _claim_one(folder) or (_PARTS if _PARTS.claims(folder) else None)
+
+
+def is_numbered_run(folder: Folder) -> bool:
+    """Whether the folder's name is a number alone, as of a job or a date, and steps lie in it that are no part of one
+    checkpoint: the number is no step then, whatever else lies there, such as the final model."""
+    name = folder.path.rstrip("/").rpartition("/")[2]
+    if not (name.isascii() and name.isdecimal()):
+        return False
+    steps = {one for one in folder.folders if step_of_name(one) is not None and not one.isdecimal()}
+    claimed = claim(folder) if steps else None
+    return bool(steps - set(claimed.owns(folder) if claimed else ()))
 
 
 def _claim_one(folder: Folder) -> FolderFormat | None:

@@ -73,6 +73,7 @@ def conclude(
     findings = [
         *(draft.findings if status is not Status.IN_PROGRESS else map(_as_of_a_running_save, draft.findings)),
         *_status_findings(status, path, has_marker=bool(draft.committed)),
+        *_undecided_findings(draft, status, path),
         *_step_findings(draft.step, named_step, path),
         *_role_findings(draft.roles if status in _WHOLE else None, path),
         *shape_findings(draft.shards, draft.world_size, path),
@@ -195,6 +196,13 @@ def _step_findings(inside: int | None, named: int | None, path: str) -> list[Fin
     if inside is None or named is None or inside == named:
         return []
     return [finding("step_mismatch", path=path, detail=f"the name says step {named}, the state inside says {inside}")]
+
+
+def _undecided_findings(draft: Draft, status: Status, path: str) -> list[Finding]:
+    """What nothing else is said of must not be unknown without a word."""
+    if status is not Status.UNKNOWN or draft.undecided is None or draft.findings:
+        return []
+    return [finding("format_unknown", path=path, detail=draft.undecided)]
 
 
 def _role_findings(roles: set[Role] | None, path: str) -> list[Finding]:
