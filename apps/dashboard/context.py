@@ -50,6 +50,7 @@ SECTIONS = {
     "scan": "tiers",
     "analysis-groups": "analysis",
     "analysis-advice": "analysis",
+    "analysis-what-if": "analysis",
 }
 
 

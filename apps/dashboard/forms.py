@@ -61,6 +61,17 @@ class AdviceForm(forms.Form):
     repair_hours = forms.FloatField(required=False, min_value=0.001, max_value=1e5, label="Repair of a node, hours")
 
 
+class WhatIfForm(forms.Form):
+    """A size and a fleet that were never drilled; an objective is answered backwards."""
+
+    gigabytes = forms.FloatField(required=False, min_value=0.001, max_value=1e9, label="Checkpoint, GB")
+    ranks = forms.IntegerField(required=False, min_value=1, max_value=1_000_000, label="Ranks")
+    readers = forms.IntegerField(
+        required=False, min_value=1, max_value=1_000_000, label="Nodes reading", help_text="All of them if empty."
+    )
+    objective_seconds = forms.FloatField(required=False, min_value=0.001, max_value=1e8, label="Objective, seconds")
+
+
 class LadderField(forms.CharField):
     """`1, 2, 4` to [1, 2, 4]."""
 

@@ -20,6 +20,7 @@ from apps.dashboard.views import (
     scans,
     tiers,
     transfers,
+    what_if,
 )
 
 urlpatterns = [
@@ -78,6 +79,7 @@ urlpatterns = [
     path("analysis/", analysis.rto_history, name="analysis"),
     path("analysis/groups/", analysis.rto_groups, name="analysis-groups"),
     path("analysis/advice/", advice.advice, name="analysis-advice"),
+    path("analysis/what-if/", what_if.what_if, name="analysis-what-if"),
     path("activity/", alerts.activity_log, name="activity"),
     path("charts/<slug:name>.json", charts.chart, name="chart"),
 ]

@@ -149,7 +149,8 @@ def _scenario(name: str, resume: float | None, inputs: Inputs, interval: Interva
         hours = gpus * (resume + every / 2) / 3600
     ratio = best = None
     if save and mtbf and resume is not None and every and interval.advised_seconds:
-        ratio = advisor.effective_training_ratio(save, resume, mtbf, every)
+        if inputs.interval_seconds.value:
+            ratio = advisor.effective_training_ratio(save, resume, mtbf, every)
         best = advisor.effective_training_ratio(save, resume, mtbf, interval.advised_seconds)
     monthly = SECONDS_PER_MONTH / mtbf if mtbf else None
     return Scenario(

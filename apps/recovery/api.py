@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import msgspec
 from drf_spectacular.utils import extend_schema, extend_schema_view
@@ -17,6 +18,7 @@ from apps.checkpoints.api import ID
 from apps.checkpoints.models import Placement, TrainingRun
 from apps.checkpoints.runs import find_run
 from apps.checkpoints.serializers import ResumePointSerializer, ResumeQuerySerializer
+from apps.core.errors import NotFound
 from apps.core.serializers import query_of
 from apps.drills.models import Drill
 from apps.fleet.access import scoped
@@ -36,7 +38,11 @@ from apps.recovery.serializers import (
     HistorySerializer,
     IncidentSerializer,
     ReadinessListSerializer,
+    WhatIfQuerySerializer,
+    WhatIfSerializer,
 )
+from apps.recovery.what_if import Question, answers, question, standard_questions, tier_model
+from apps.storage.models import StorageTier
 
 
 class ResumePointView(APIView):
@@ -116,6 +122,34 @@ class AdviceView(APIView):
         asked = query_of(request, AdviceQuerySerializer).validated_data
         run = find_run(request, asked.pop("run"))
         return Response(AdviceSerializer(advise(inputs_of(run, asked))).data)
+
+
+class WhatIfView(APIView):
+    @extend_schema(
+        operation_id="get_what_if",
+        summary="Predicted time to resume for sizes and readers that were never drilled, and what an objective needs",
+        parameters=[WhatIfQuerySerializer],
+        responses=WhatIfSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        asked = query_of(request, WhatIfQuerySerializer).validated_data
+        rows = scoped(request, StorageTier.objects.select_related("cluster"), "cluster")
+        tier = rows.filter(pk=asked["tier"]).first()
+        if tier is None:
+            raise NotFound(f"There is no tier {asked['tier']} here.")
+        known = tier_model(tier)
+        return Response(
+            WhatIfSerializer(
+                {"known": known, "items": answers(known, _questions(asked), asked.get("objective_seconds"))}
+            ).data
+        )
+
+
+def _questions(asked: dict[str, Any]) -> list[Question]:
+    if "total_bytes" not in asked:
+        return standard_questions()
+    nodes, readers = asked.get("nodes"), asked.get("readers")
+    return [question(asked["total_bytes"], asked["ranks"], node_count=nodes, reader_count=readers)]
 
 
 @extend_schema_view(

@@ -17,4 +17,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path(r"^rto-history/?$", api.RtoHistoryView.as_view(), name="api-rto-history"),
     re_path(r"^rto-groups/?$", api.RtoGroupsView.as_view(), name="api-rto-groups"),
     re_path(r"^advice/?$", api.AdviceView.as_view(), name="api-advice"),
+    re_path(r"^what-if/?$", api.WhatIfView.as_view(), name="api-what-if"),
 ]

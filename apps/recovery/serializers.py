@@ -254,6 +254,80 @@ class AdviceSerializer(serializers.Serializer[Any]):
     spare_node_count = serializers.IntegerField(allow_null=True, help_text="Covers all repairs, 99 % sure.")
 
 
+class WhatIfQuerySerializer(StrictSerializer):
+    """Without bytes and ranks: the standard sizes at 8 to 16,384 ranks."""
+
+    tier = serializers.CharField(max_length=64, help_text="Of the storage tier.")
+    total_bytes = WholeNumberField(min_value=1, max_value=10**18, required=False)
+    ranks = WholeNumberField(min_value=1, max_value=1_000_000, required=False)
+    nodes = WholeNumberField(min_value=1, max_value=1_000_000, required=False, help_text="8 ranks on each if absent.")
+    readers = WholeNumberField(
+        min_value=1, max_value=1_000_000, required=False, help_text="Nodes that read at once: all if absent."
+    )
+    objective_seconds = serializers.FloatField(
+        min_value=0.001, max_value=1e8, required=False, help_text="Answered backwards in `need`."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("total_bytes" in attrs) != ("ranks" in attrs):
+            absent = "ranks" if "total_bytes" in attrs else "total_bytes"
+            raise serializers.ValidationError({absent: ["Give total_bytes and ranks together, or neither."]})
+        return attrs
+
+
+class CeilingPointSerializer(serializers.Serializer[Any]):
+    reader_count = serializers.IntegerField()
+    bytes_per_second = serializers.FloatField(help_text="The best that so many together were measured to get.")
+
+
+class ModelSerializer(serializers.Serializer[Any]):
+    """Storage seconds = fixed_seconds + bytes / (rate of the readers) / efficiency_ratio."""
+
+    ceilings = CeilingPointSerializer(many=True, source="rates.points")
+    has_knee = serializers.BooleanField(source="rates.has_knee", help_text="The storage's own limit was seen.")
+    fixed_seconds = serializers.FloatField()
+    efficiency_ratio = serializers.FloatField()
+    reading_count = serializers.IntegerField(help_text="Rounds of drills behind it; 0: the read floor alone.")
+
+
+class PredictionErrorSerializer(serializers.Serializer[Any]):
+    """Each past drill against what the drills before it predict."""
+
+    count = serializers.IntegerField()
+    mape_ratio = serializers.FloatField()
+    bias_ratio = serializers.FloatField(help_text="Positive: predicted too long.")
+
+
+class NeedSerializer(serializers.Serializer[Any]):
+    bytes_per_second = serializers.FloatField(allow_null=True, help_text="Null: the other phases alone take longer.")
+    reader_count = serializers.IntegerField(allow_null=True, help_text="Null: no measurement here reached that rate.")
+
+
+class AnswerSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(source="question.name", help_text="Of a standard size; empty for an own question.")
+    total_bytes = serializers.IntegerField(source="question.total_bytes")
+    rank_count = serializers.IntegerField(source="question.rank_count")
+    node_count = serializers.IntegerField(source="question.node_count")
+    reader_count = serializers.IntegerField(source="question.reader_count")
+    seconds = serializers.FloatField()
+    storage_seconds = serializers.FloatField()
+    other_seconds = serializers.FloatField(
+        allow_null=True, help_text="Phases that storage does not do; null: no restart was timed, storage part only."
+    )
+    is_beyond_measured = serializers.BooleanField(help_text="More readers than any measurement had.")
+    need = NeedSerializer(allow_null=True)
+
+
+class WhatIfSerializer(serializers.Serializer[Any]):
+    tier = serializers.CharField(source="known.tier.pk")
+    tier_name = serializers.CharField(source="known.tier.name")
+    model = ModelSerializer(source="known.model", allow_null=True, help_text="Null: nothing was read from the tier.")
+    error = PredictionErrorSerializer(source="known.error", allow_null=True)
+    other_phases = PhasesField(source="known.other_phases")
+    restart_count = serializers.IntegerField(source="known.restart_count")
+    items = AnswerSerializer(many=True)
+
+
 class RecoverySerializer(serializers.ModelSerializer[Recovery]):
     state = serializers.CharField(help_text=", ".join(Recovery.State.values))
     launch_id = serializers.CharField(source="attempt.launch_id", default=None, allow_null=True)

@@ -166,6 +166,7 @@ OPERATIONS: dict[str, Needs] = {
     "get_rto_history": VIEWER,
     "get_rto_groups": VIEWER,
     "get_advice": VIEWER,
+    "get_what_if": VIEWER,
     "list_incidents": VIEWER,
     "get_incident": VIEWER,
 }
@@ -281,7 +282,8 @@ def path_of(operation_id: str, ids: dict[str, str]) -> str:
     done: list[str] = []
     for word in schema_operations()[operation_id][1].split("/"):
         done.append(ids[done[-1].removesuffix("s")] if word.startswith("{") else word)
-    return "/".join(done) + ("?run=llama-70b" if operation_id in OF_A_RUN else "")
+    query = {**dict.fromkeys(OF_A_RUN, "?run=llama-70b"), "get_what_if": f"?tier={ids['tier']}"}
+    return "/".join(done) + query.get(operation_id, "")
 
 
 def call(client: Client, ids: dict[str, str], operation_id: str, secret: str | None) -> Any:

@@ -50,6 +50,8 @@ PAGES = [
     "analysis-tiers",
     "analysis-nodes",
     "analysis-advice",
+    "analysis-what-if",
+    "analysis-what-if-unmeasured",
     "activity",
     "access",
 ]

@@ -202,6 +202,8 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "analysis-tiers": "/analysis/groups/?by=tier&kind=herd",
         "analysis-nodes": "/analysis/groups/?by=node_group&kind=herd",
         "analysis-advice": f"/analysis/advice/?run={scene.llama.pk}&save_seconds=60",
+        "analysis-what-if": f"/analysis/what-if/?tier={scene.nvme.pk}&objective_seconds=300",
+        "analysis-what-if-unmeasured": f"/analysis/what-if/?tier={scene.nas.pk}",
         "activity": "/activity/",
         "access": "/access/",
     }

@@ -275,6 +275,7 @@ def hostile_fleet() -> list[str]:
         f"/analysis/?run={run.pk}",
         "/analysis/groups/?kind=reload",
         f"/analysis/advice/?run={run.pk}&save_seconds={HOSTILE}",
+        f"/analysis/what-if/?tier={placement.tier_id}&ranks={HOSTILE}",
         "/drills/start/",
         f"/checkpoints/?q={HOSTILE}",
     ]

@@ -67,8 +67,8 @@ def cost_verdict(found: Advice) -> str:
     now, then = found.today.gpu_hours_per_month, found.objective.gpu_hours_per_month
     if now is None:
         return f"What failures cost is {UNKNOWN} yet; the table of inputs says what is missing."
-    cost = f" and {found.today.cost_per_month:,.0f}" if found.today.cost_per_month is not None else ""
-    begin = f"Failures take {now:,.0f} GPU-hours{cost} a month"
+    cost = f", {found.today.cost_per_month:,.0f} in money" if found.today.cost_per_month is not None else ""
+    begin = f"A month's failures take {now:,.0f} GPU-hours{cost}"
     if then is None:
         return f"{begin}; there is no objective to compare with."
     if then >= now:

@@ -10,19 +10,31 @@ from django.utils.cache import get_conditional_response
 
 from apps.checkpoints.models import TrainingRun
 from apps.dashboard import pages
-from apps.dashboard.charts import advice, groups, herd, ranks, rto
+from apps.dashboard.charts import advice, groups, herd, ranks, rto, what_if
 from apps.dashboard.charts.figure import MAX_BYTES, Figure
+from apps.dashboard.forms import WhatIfForm
 from apps.dashboard.selectors import analysis
 from apps.dashboard.selectors import drills as drill_rows
 from apps.dashboard.views.advice import advice_of
 from apps.drills.models import Drill, DrillKind
 from apps.recovery.history import GroupBy
+from apps.recovery.what_if import TierModel, tier_model
+from apps.storage.models import StorageTier
 
 
 @pages.page
 def chart(request: HttpRequest, name: str) -> HttpResponse:
     """`/charts/<name>.json`."""
-    makers = {"rto": _rto, "trend": _trend, "ranks": _ranks, "herd": _herd, "groups": _groups, "advice": _advice}
+    makers = {
+        "rto": _rto,
+        "trend": _trend,
+        "ranks": _ranks,
+        "herd": _herd,
+        "groups": _groups,
+        "advice": _advice,
+        "honesty": _honesty,
+        "readers": _readers,
+    }
     if name not in makers:
         raise Http404(f"There is no chart {name}.")
     body = json.dumps(makers[name](request), separators=(",", ":"), allow_nan=False).encode()
@@ -58,6 +70,23 @@ def _advice(request: HttpRequest) -> Figure:
     rows = TrainingRun.objects.select_related("cluster")
     run: TrainingRun = pages.find(request, rows, "cluster", request.GET.get("run", ""))
     return advice.figure(advice_of(request, run)[2])
+
+
+def _tier(request: HttpRequest) -> TierModel:
+    rows = StorageTier.objects.select_related("cluster")
+    return tier_model(pages.find(request, rows, "cluster", request.GET.get("tier", "")))
+
+
+def _honesty(request: HttpRequest) -> Figure:
+    return what_if.honesty_figure(_tier(request).checked)
+
+
+def _readers(request: HttpRequest) -> Figure:
+    known, form = _tier(request), WhatIfForm(request.GET)
+    form.is_valid()
+    if known.model is None:
+        raise Http404("Nothing was measured on this tier.")
+    return what_if.readers_figure(known.model, known.other_seconds, form.cleaned_data.get("objective_seconds"))
 
 
 def _drill(request: HttpRequest) -> Drill:
