@@ -79,10 +79,10 @@ def sqlite_folder_is_writable(app_configs: Any, **_kwargs: Any) -> list[CheckMes
 
 @register()
 def worker_roots_are_absolute(app_configs: Any, **_kwargs: Any) -> list[CheckMessage]:
-    wrong = [root for root in settings.WORKER_ROOTS if not root.startswith("/")]
+    wrong = [root for root in settings.WORKER_ROOTS if not root.startswith(("/", "s3://"))]
     if not wrong:
         return []
-    hint = "Name folders from / on; a tier's path is compared with them."
+    hint = "Name folders from / on, and buckets as s3://bucket/prefix; a tier's place is compared with them."
     return [Error(f"MUSTER_WORKER_ROOTS holds {wrong[0]!r}, which is not absolute.", hint=hint, id="muster.E008")]
 
 

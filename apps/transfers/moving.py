@@ -14,11 +14,14 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 from muster_agent.formats.base import Role
+from muster_agent.formats.places import is_bucket
 from muster_agent.jobs.control import Cancelled
 from muster_agent.jobs.copy import CopyJob
-from muster_agent.jobs.copy_model import CopyOrder, CopyTrouble
+from muster_agent.jobs.copy_model import CopyCursor, CopyOrder, CopyTrouble
 from muster_agent.jobs.copy_posix import PosixTarget
-from muster_agent.jobs.copy_survey import require_whole
+from muster_agent.jobs.copy_s3 import S3Target
+from muster_agent.jobs.copy_source import require_whole
+from muster_agent.jobs.copy_target import CopyTarget
 from muster_agent.jobs.failpoints import failpoint
 
 from apps.checkpoints.arrivals import record_arrival
@@ -37,6 +40,7 @@ from apps.transfers.reach import why_led_out
 from apps.transfers.retiring import Stays, remove_source
 from apps.transfers.services import COPYING_KINDS, OWNER_KIND, SLICE, go_on
 from apps.transfers.slices import SliceControl
+from apps.transfers.stores import store_for
 
 log = logging.getLogger(__name__)
 State = Transfer.State
@@ -79,7 +83,9 @@ class Move:
         job = self._job()
         job.look()
         self._timed("prove_seconds", lambda: job.prove(self.control))
-        detail = {"by": "read_back", "bytes": self.cursor.total_bytes, "at": timezone.now().isoformat()}
+        by = self.cursor.proved_by
+        detail = {"by": by if by == "read_back" else "checksum", "checksum": by, "bytes": self.cursor.total_bytes}
+        detail |= {"at": timezone.now().isoformat()}
         self._to(State.SWITCHING, proof_detail=detail)
 
     def switch(self) -> None:
@@ -88,7 +94,8 @@ class Move:
         if not job.is_proven:
             raise CopyTrouble("proof_failed", "the copy is not proven any more")
         manifest = job.switch()
-        self._record_arrival(require_whole(self.transfer.target_path), manifest)
+        path = self.transfer.target_path
+        self._record_arrival(require_whole(path, store_for(path)), manifest)
 
     @transaction.atomic
     def _record_arrival(self, shard_map: Any, manifest: Any) -> None:
@@ -152,8 +159,7 @@ class Move:
         announce(f"transfer:{self.transfer.pk}")
 
     def _job(self) -> CopyJob:
-        order = order_of(self.transfer)
-        return CopyJob(order, self.cursor, PosixTarget(order), self._save)
+        return job_of(self.transfer, self.cursor, self._save)
 
     def _save(self) -> None:
         slices.save_cursor(self.transfer, self.cursor)
@@ -199,6 +205,15 @@ def order_of(transfer: Transfer) -> CopyOrder:
         max_bytes_per_second=allowed_rate(transfer),
         proof=transfer.proof,
     )
+
+
+def job_of(transfer: Transfer, cursor: CopyCursor, save: Callable[[], None] = lambda: None) -> CopyJob:
+    """The copy at work, into a folder or a bucket, from a folder or a bucket."""
+    order = order_of(transfer)
+    store = store_for(order.source, order.target)
+    in_bucket = store is not None and is_bucket(order.target)
+    target: CopyTarget = S3Target(order, store) if store and in_bucket else PosixTarget(order)
+    return CopyJob(order, cursor, target, save, store=store)
 
 
 def due() -> list[str]:
@@ -337,8 +352,7 @@ def _mark_damage(transfer: Transfer, trouble: CopyTrouble) -> None:
 
 def _clean(transfer: Transfer) -> None:
     """Remove the partial copy of one that failed or was cancelled; tried until it works."""
-    order = order_of(transfer)
-    job = CopyJob(order, slices.load_cursor(transfer), PosixTarget(order))
+    job = job_of(transfer, slices.load_cursor(transfer))
     wait = timezone.now() + _LONGEST_WAIT
     fields: dict[str, Any] = {"lease_expires_at": None, "lease_token": ""}
     try:

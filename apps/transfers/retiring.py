@@ -9,17 +9,19 @@ import msgspec
 from muster_agent.decide.keeping import COMPLETE, Copy, colder_copies, why_not_retired
 from muster_agent.decide.retention import Action, TierState, plan
 from muster_agent.formats.fingerprint import fingerprint
-from muster_agent.jobs.copy_model import CopyCursor, CopyTrouble
+from muster_agent.formats.places import is_bucket
+from muster_agent.jobs.copy_model import CopiedFile, CopyCursor, CopyTrouble
 from muster_agent.jobs.copy_posix import same_mark
 from muster_agent.jobs.copy_retire import Known, is_under_way, known_files, retire_folder
-from muster_agent.jobs.copy_survey import list_files
-from muster_agent.storage.posix import locate
+from muster_agent.jobs.copy_retire_objects import begin_removal, removal_began, remove_objects
+from muster_agent.jobs.copy_source import files_at, place_for
 
 from apps.checkpoints.arrivals import record_departure
 from apps.checkpoints.models import Placement, Shard, TrainingRun
 from apps.transfers.facts import copies_of, rules_of, tier_states
 from apps.transfers.models import RetentionPolicy, Transfer
 from apps.transfers.reach import why_led_out
+from apps.transfers.stores import store_for
 
 
 class Stays(Exception):
@@ -32,6 +34,9 @@ def remove_source(transfer: Transfer, cursor: CopyCursor, check: Callable[[], No
     placement = transfer.source
     if told := why_led_out(placement.path):
         raise CopyTrouble("out_of_reach", told)
+    if is_bucket(placement.path):
+        _remove_objects(transfer, cursor, check)
+        return
     same_mark(placement.tier.uri, cursor.source_mark, "source_unreachable")
     under_way = is_under_way(placement.path, transfer.pk)
     if os.path.lexists(placement.path) and not under_way:
@@ -41,6 +46,17 @@ def remove_source(transfer: Transfer, cursor: CopyCursor, check: Callable[[], No
     elif under_way:
         # The rules were asked before it was put out of sight; nobody can read it any more, so it is finished.
         retire_folder(placement.path, placement.tier.uri, transfer.pk, None, check)
+    record_departure(placement=placement, source_id=transfer.pk)
+
+
+def _remove_objects(transfer: Transfer, cursor: CopyCursor, check: Callable[[], None]) -> None:
+    placement = transfer.source
+    store = store_for(placement.path)
+    assert store is not None
+    if not removal_began(store, placement.path, transfer.pk):
+        _ask_rules(transfer)
+        begin_removal(store, placement.path, transfer.pk, _known(transfer, cursor))
+    remove_objects(store, placement.path, transfer.pk, check)
     record_departure(placement=placement, source_id=transfer.pk)
 
 
@@ -94,13 +110,16 @@ def _look_at_one(transfer: Transfer, colder: Sequence[Copy]) -> None:
 
 
 def _why_not_there(transfer: Transfer, placement: Placement) -> str:
-    same_mark(placement.tier.uri, [], "target_unreachable")
-    for path, size_bytes, mtime_ns in _shards(placement):
-        try:
-            seen = os.stat(locate(placement.path, path))
-        except OSError as error:
-            return f"lacks {path} ({error.strerror})"
-        if (seen.st_size, seen.st_mtime_ns) != (size_bytes, mtime_ns):
+    if not is_bucket(placement.path):
+        same_mark(placement.tier.uri, [], "target_unreachable")
+    shards = _shards(placement)
+    there = place_for(placement.path, store_for(placement.path)).stat_all([path for path, _size, _mtime in shards])
+    for (path, size_bytes, mtime_ns), seen in zip(shards, there, strict=True):
+        if isinstance(seen.error, FileNotFoundError):
+            return f"lacks {path} ({seen.error.strerror})"
+        if seen.error is not None:
+            raise CopyTrouble("target_unreachable", f"{seen.location or placement.path}: {seen.error.strerror}")
+        if (seen.size_bytes, seen.mtime_ns) != (size_bytes, mtime_ns):
             return f"has another {path} than was proven"
     if transfer.kind == Transfer.Kind.RETIRE:
         return _what_it_lacks(transfer.source, placement)
@@ -109,11 +128,15 @@ def _why_not_there(transfer: Transfer, placement: Placement) -> str:
 
 def _what_it_lacks(source: Placement, colder: Placement) -> str:
     """Files that belong to no shard are no part of what was verified, but they must not be lost either."""
-    there = {(one.path, one.size_bytes) for one in list_files(colder.path, colder.tier.uri)[0]}
-    for one in list_files(source.path, source.tier.uri)[0]:
+    there = {(one.path, one.size_bytes) for one in _files(colder)}
+    for one in _files(source):
         if (one.path, one.size_bytes) not in there and len(there) > 1:
             return f"lacks {one.path}"
     return ""
+
+
+def _files(placement: Placement) -> list[CopiedFile]:
+    return files_at(placement.path, placement.tier.uri, store_for(placement.path))[0]
 
 
 def _shards(placement: Placement) -> list[Known]:
@@ -126,7 +149,7 @@ def _known(transfer: Transfer, cursor: CopyCursor) -> list[Known]:
     if cursor.is_surveyed:
         return known_files([*cursor.files, *cursor.left_out])
     source = transfer.source
-    files = known_files(list_files(source.path, source.tier.uri)[0])
+    files = known_files(_files(source))
     recorded = {path for path, _size, _mtime in _shards(source)}
     if fingerprint(one for one in files if one[0] in recorded) != source.fingerprint:
         raise Stays("its files are not those of the last scan; scan its tier")

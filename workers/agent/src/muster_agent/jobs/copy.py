@@ -6,20 +6,18 @@ writer knew; the proof reads what really lies there.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from muster_agent.jobs.chunks import StatedShard, read_shards
+from muster_agent.formats.object_store import ObjectStore
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.copy_blocks import CopyConsumer, ExpectedDigests, ProofConsumer
 from muster_agent.jobs.copy_model import CopiedFile, CopyCursor, CopyOrder, CopyTrouble, source_trouble, target_trouble
-from muster_agent.jobs.copy_posix import same_mark
-from muster_agent.jobs.copy_seal import CopySeal, copy_manifest
-from muster_agent.jobs.copy_survey import require_whole, survey
-from muster_agent.jobs.copy_target import CopyTarget
+from muster_agent.jobs.copy_seal import CopySeal, copy_manifest, survey
+from muster_agent.jobs.copy_source import CopySource, require_whole
+from muster_agent.jobs.copy_target import CopyTarget, Replaced
 from muster_agent.jobs.failpoints import failpoint
 from muster_agent.manifest.model import Manifest
 from muster_agent.reload.plan import Extent
@@ -45,23 +43,32 @@ class CopyJob:
     interrupted, and does only what is left. `save` is called whenever the cursor got further. All raise CopyTrouble,
     and Cancelled within one block of being told to stop; the cursor is right after any of them."""
 
-    def __init__(self, order: CopyOrder, cursor: CopyCursor, target: CopyTarget, save: Save = lambda: None) -> None:
+    def __init__(
+        self,
+        order: CopyOrder,
+        cursor: CopyCursor,
+        target: CopyTarget,
+        save: Save = lambda: None,
+        *,
+        store: ObjectStore | None = None,
+    ) -> None:
+        """`store`: the client for a source in a bucket."""
         self.order, self.cursor, self._target, self._save = order, cursor, target, save
+        self._source = CopySource(order, store)
         self._throttle = Throttle(order.max_bytes_per_second)
         self._expected: ExpectedDigests | None = None
         self._lock = threading.Lock()
 
     def look(self) -> None:
         """Whether both tiers are there, and the same as when the copy began."""
-        mark = same_mark(self.order.source_root, self.cursor.source_mark, "source_unreachable")
-        self.cursor.source_mark = mark
+        self._source.look(self.cursor)
         self._target.look(self.cursor)
 
     def survey(self) -> None:
         """Find out what is to be copied; nothing is written."""
         if not self.cursor.is_surveyed:
             cursor = self.cursor
-            cursor.files, cursor.left_out, cursor.folders = survey(self.order)
+            cursor.files, cursor.left_out, cursor.folders = survey(self.order, self._source)
             cursor.is_surveyed = True
             self._save()
 
@@ -74,7 +81,7 @@ class CopyJob:
             return
         self._target.begin(cursor)
         failpoint("copy.begun")
-        seal = CopySeal(self.order, cursor.files) if self.order.manifest is None else None
+        seal = CopySeal(self._source, cursor.files) if self.order.manifest is None else None
         try:
             for parts in _units(cursor.files, _not_copied, self._target.block_bytes):
                 self._copy_unit(parts, seal, control)
@@ -82,9 +89,9 @@ class CopyJob:
                 failpoint("copy.written")
         finally:
             self._target.pause()
-        self._require_unchanged()
+        self._source.require_unchanged(cursor.files)
         self._target.close(cursor, control.check)
-        cursor.manifest = copy_manifest(self.order, cursor.files, self._target.stats(cursor.files))
+        cursor.manifest = copy_manifest(self.order, self._source, cursor.files, self._target.stats(cursor.files))
         cursor.is_closed = True
         failpoint("copy.closed")
         self._save()
@@ -110,35 +117,13 @@ class CopyJob:
 
     def _read_source(self, parts: Sequence[Part], consumer: CopyConsumer, control: JobControl) -> ReadTotals:
         files = [self.cursor.files[part.file] for part in parts]
-        shards = [StatedShard(one.path, self._at(one), one.size_bytes, one.mtime_ns) for one in files]
         extents = [Extent(index, part.begin, part.end - part.begin) for index, part in enumerate(parts)]
-        return read_shards(
-            extents,
-            shards,
-            consumer,
-            control,
-            phase="copy",
-            chunk_bytes=max(self.order.chunk_bytes, self._target.block_bytes),
-            threads=self.order.threads,
-        )
+        chunk_bytes = max(self.order.chunk_bytes, self._target.block_bytes)
+        return self._source.read(extents, files, consumer, control, chunk_bytes)
 
     def _require_read(self, numbers: Sequence[int], totals: ReadTotals) -> None:
         for index, error in totals.errors.items():
-            raise source_trouble(error, self._at(self.cursor.files[numbers[index]])) from error
-
-    def _require_unchanged(self) -> None:
-        """The source is, after the copy, what it was before it."""
-        for one in self.cursor.files:
-            try:
-                seen = os.stat(self._at(one))
-            except OSError as error:
-                raise source_trouble(error, self._at(one)) from error
-            if (seen.st_size, seen.st_mtime_ns) != (one.size_bytes, one.mtime_ns):
-                raise CopyTrouble("source_changed", f"{self._at(one)} changed while it was copied; nothing was removed")
-
-    def _at(self, file: CopiedFile) -> str:
-        source = self.order.source
-        return os.path.join(source, file.path) if os.path.isdir(source) else source
+            raise source_trouble(error, self.cursor.files[numbers[index]].path) from error
 
     def _write(self, number: int, offset_bytes: int, data: memoryview) -> None:
         self._target.write(self.cursor.files[number], offset_bytes, data)
@@ -156,10 +141,13 @@ class CopyJob:
         """Read the copy back from the target and compare every chunk; or rely on the checksum that the store compared,
         where the order says so. What differs is to be copied again: CopyTrouble `proof_failed`."""
         cursor = self.cursor
-        if self.order.proof == "checksum" and self._target.proves_by_checksum():
+        checksum = self._target.checksum(cursor) if self.order.proof == "checksum" else ""
+        if checksum:
             for one in cursor.files:
                 one.proven_bytes = one.size_bytes
+            cursor.proved_by = checksum
             return
+        cursor.proved_by = "read_back"
         for parts in _units(cursor.files, _not_proven, self.order.chunk_bytes):
             self._prove_unit(parts, control)
             self._save()
@@ -176,8 +164,9 @@ class CopyJob:
             for number, prefix in consumer.prefixes.items():
                 files[number].proven_bytes = prefix.bytes
         for index, error in errors.items():
-            self._copy_again(numbers[index], 0)
-            raise target_trouble(error, files[numbers[index]].path) from error
+            if not isinstance(error, FileNotFoundError | Replaced):
+                raise target_trouble(error, files[numbers[index]].path) from error
+            consumer.wrong[numbers[index]] = 0
         if consumer.wrong:
             for number, begin in consumer.wrong.items():
                 self._copy_again(number, begin)
@@ -191,9 +180,10 @@ class CopyJob:
         one = self.cursor.files[number]
         one.copied_bytes = begin - begin % self._target.block_bytes
         one.proven_bytes = min(one.proven_bytes, one.copied_bytes)
-        one.upload, one.parts = "", {}
-        if not one.is_sealed and one.is_shard:
+        one.upload, one.etag, one.parts = "", "", {}
+        if not self._target.patches or (not one.is_sealed and one.is_shard):
             one.copied_bytes = one.proven_bytes = 0
+        if not one.is_sealed:
             one.xxh3_128, one.tensors = "", []
         self._digests().forget(number, one.copied_bytes)
         self._digests().save(number, one.copied_bytes)
@@ -220,16 +210,18 @@ class CopyJob:
         return self.cursor.is_closed and self.cursor.proven_bytes == self.cursor.total_bytes
 
 
-def run_copy(order: CopyOrder, target: CopyTarget, control: JobControl) -> tuple[CopyCursor, float]:
-    """The whole copy in one go; gives its cursor and the seconds that it took."""
+def run_copy(
+    order: CopyOrder, target: CopyTarget, control: JobControl, *, store: ObjectStore | None = None
+) -> tuple[CopyCursor, float]:
+    """The whole copy in one go; gives its cursor and the seconds that it took. `store`: the client for buckets."""
     began = time.monotonic()
-    job = CopyJob(order, CopyCursor(), target)
+    job = CopyJob(order, CopyCursor(), target, store=store)
     job.look()
     job.survey()
     job.copy(control)
     job.prove(control)
     job.switch()
-    require_whole(order.target)
+    require_whole(order.target, store)
     return job.cursor, time.monotonic() - began
 
 

@@ -60,7 +60,9 @@ class CopiedFile(msgspec.Struct, kw_only=True):
     upload: str = ""
     """A multipart upload that is under way."""
     parts: dict[str, list[str]] = msgspec.field(default_factory=dict)
-    """Its finished parts: number -> [etag, checksum]."""
+    """Its finished parts: number -> [ETag, MD5 that the store compared]."""
+    etag: str = ""
+    """Of the whole object, once its upload is completed."""
 
 
 class CopyCursor(msgspec.Struct, kw_only=True):
@@ -74,6 +76,8 @@ class CopyCursor(msgspec.Struct, kw_only=True):
     is_closed: bool = False
     """Everything is written and durable at the target; what is left is the proof."""
     is_switched: bool = False
+    proved_by: str = ""
+    """`read_back`, or the check sum that the store compared."""
     source_mark: list[int] = msgspec.field(default_factory=list)
     target_mark: list[int] = msgspec.field(default_factory=list)
     """Device and inode of both tiers' roots: another root may be a missing mount."""

@@ -5,30 +5,13 @@ from __future__ import annotations
 import os
 import stat
 
-from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.checkpoint import is_family
-from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.names import is_ours
-from muster_agent.jobs.copy_model import CopiedFile, CopyOrder, CopyTrouble, source_trouble
-from muster_agent.manifest.model import Manifest
+from muster_agent.jobs.copy_model import CopiedFile, CopyTrouble, source_trouble
 
 MAX_FILES = 200_000
 _LEFT_ALONE = frozenset({".snapshot", "lost+found"})
 Listing = tuple[list[CopiedFile], list[str]]
-
-
-def require_whole(path: str) -> ShardMap:
-    """What the checkpoint at `path` is. Raises CopyTrouble unless it is complete."""
-    shard_map = read_checkpoint(path)
-    if shard_map.status is Status.COMPLETE:
-        return shard_map
-    told = "; ".join(found.detail for found in shard_map.findings[:3]) or "nothing more is known"
-    code = "source_unreachable" if shard_map.status is Status.UNREADABLE else "source_incomplete"
-    raise CopyTrouble(
-        code,
-        f"{path} is {shard_map.status.value}, and only what is complete is copied: {told}",
-        findings=shard_map.findings,
-    )
 
 
 def list_files(path: str, root: str) -> Listing:
@@ -101,39 +84,3 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def survey(order: CopyOrder) -> tuple[list[CopiedFile], list[CopiedFile], list[str]]:
-    """The files to copy, each with what the seal and the metadata know of it; those that are left out; the folders.
-    Raises CopyTrouble where the source is
-    not complete, changed since it was sealed, or cannot be copied as it is."""
-    files, folders = list_files(order.source, order.source_root)
-    shard_map = require_whole(order.source)
-    by_path = {shard.path: shard for shard in shard_map.shards}
-    for one in files:
-        shard = by_path.get(one.path)
-        if shard is not None:
-            one.rank, one.role, one.is_shard = shard.rank, shard.role.value, True
-    if order.manifest is not None:
-        _take_seal(order.manifest, files, order.source)
-    left_out = [one for one in files if one.role in order.leave_out_roles]
-    return [one for one in files if one.role not in order.leave_out_roles], left_out, folders
-
-
-def _take_seal(manifest: Manifest, files: list[CopiedFile], source: str) -> None:
-    """Note whose digests are known. Times are not compared: the bytes are, on the way."""
-    present = {one.path: one for one in files}
-    for shard in manifest.shards:
-        one = present.get(shard.path)
-        if one is None or one.size_bytes != shard.size_bytes:
-            told = "is gone" if one is None else f"has {one.size_bytes} bytes and not {shard.size_bytes}"
-            raise CopyTrouble(
-                "source_changed", f"{source}/{shard.path} {told}: it is not what was sealed; scan its tier"
-            )
-        one.is_sealed, one.xxh3_128 = True, shard.xxh3_128
-        one.rank, one.role = shard.rank, shard.role
-    unsealed = next((one for one in files if one.is_shard and not one.is_sealed), None)
-    if unsealed is not None:
-        raise CopyTrouble(
-            "source_changed", f"{source}/{unsealed.path} is not in its manifest; seal the checkpoint again"
-        )

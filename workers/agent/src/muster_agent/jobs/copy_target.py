@@ -15,12 +15,19 @@ Stat = tuple[str, int, int]
 """Path inside the checkpoint, size in bytes, mtime in ns."""
 
 
+class Replaced(OSError):
+    """What lies at the target is not what was written there."""
+
+
 class CopyTarget(Protocol):
     """Nothing is to be seen at the target's own path until `switch`. All raise CopyTrouble, and every method may be
     called again after a crash at any moment in it."""
 
     block_bytes: int
     """Blocks are written whole, at multiples of this; only a file's last one is shorter."""
+
+    patches: bool
+    """Whether a part of a file can be written again after `close`."""
 
     def look(self, cursor: CopyCursor) -> None:
         """Whether the tier's root is there, and the same as when the copy began."""
@@ -47,8 +54,8 @@ class CopyTarget(Protocol):
         keeps these."""
         ...
 
-    def proves_by_checksum(self) -> bool:
-        """Whether the store compared a checksum of every byte while it took them in."""
+    def checksum(self, cursor: CopyCursor) -> str:
+        """By which check sum the store compared every byte while it took it in; empty where it did not."""
         ...
 
     def read_back(

@@ -1,0 +1,238 @@
+"""Copies into a bucket: every file as an upload in parts, each compared with its MD5 by the store. Nothing is to be
+seen until the uploads are completed, metadata last of all; the manifest comes after the proof."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from muster_agent.formats.object_store import BucketMissing, BucketRefused
+from muster_agent.formats.places import bucket_and_prefix, is_bucket
+from muster_agent.jobs.checkpoint_place import BucketPlace
+from muster_agent.jobs.chunks import read_shards
+from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.copy_model import CopiedFile, CopyCursor, CopyOrder, CopyTrouble
+from muster_agent.jobs.copy_target import Replaced, Stat
+from muster_agent.jobs.failpoints import failpoint
+from muster_agent.manifest import beside
+from muster_agent.manifest.model import Manifest, manifest_id
+from muster_agent.reload.plan import Extent
+from muster_agent.reload.reader import Consumer
+from muster_agent.storage.s3_writer import MAX_PARTS, S3Writer, Upload, etag_of_parts
+
+PART_BYTES = 16 * 1024 * 1024
+_COMPLETERS = 8
+_METADATA = "metadata"
+
+
+class S3Target:
+    """See `CopyTarget`."""
+
+    patches = False
+
+    def __init__(self, order: CopyOrder, store: S3Writer) -> None:
+        self._order, self._store = order, store
+        self._is_folder = os.path.isdir(order.source) or is_bucket(order.source)
+        self._bucket, self._prefix = bucket_and_prefix(order.target)
+        self._lock = threading.Lock()
+        self.block_bytes = PART_BYTES
+
+    # -- before --------------------------------------------------------------------------------------------------------
+    def look(self, cursor: CopyCursor) -> None:
+        """See `CopyTarget.look`."""
+        with _storing(self._order.target):
+            self._store.first(self._bucket, self._prefix)
+        largest = max((one.size_bytes for one in cursor.files), default=0)
+        chunk = self._order.chunk_bytes
+        least = -(-largest // (MAX_PARTS - 1))
+        self.block_bytes = -(-max(PART_BYTES, least) // chunk) * chunk
+
+    def begin(self, cursor: CopyCursor) -> None:
+        """See `CopyTarget.begin`. Uploads to this place that the cursor does not know were begun right before a crash:
+        nobody else writes here."""
+        self.look(cursor)
+        with _storing(self._order.target):
+            known = {one.upload for one in cursor.files if one.upload}
+            for upload in self._uploads():
+                if upload.upload_id not in known:
+                    self._store.abort(self._bucket, upload)
+            if not cursor.target_mark:
+                self._require_free()
+                cursor.target_mark = [1]
+
+    def _require_free(self) -> None:
+        """What lies in the place before the first byte of this copy is not this copy's."""
+        found = self._store.first(self._bucket, self._prefix) or self._store.first(self._bucket, self._lone_key())
+        if found is not None and found.key.startswith((self._prefix, self._lone_key())):
+            is_beside = found.key != self._lone_key() and not found.key.startswith(self._prefix)
+            if is_beside:
+                return
+            told = f"{self._order.target} is there already (s3://{self._bucket}/{found.key}) and was not made by this"
+            raise CopyTrouble("target_exists", f"{told} transfer; scan its tier, and remove or verify what lies there")
+
+    def _lone_key(self) -> str:
+        return self._prefix.rstrip("/")
+
+    def _uploads(self) -> list[Upload]:
+        return self._store.unfinished(self._bucket, self._lone_key())
+
+    def _key(self, file: CopiedFile) -> str:
+        return self._prefix + file.path if self._is_folder else self._lone_key()
+
+    # -- bytes ---------------------------------------------------------------------------------------------------------
+    def write(self, file: CopiedFile, offset_bytes: int, data: memoryview) -> None:
+        """See `CopyTarget.write`."""
+        number = offset_bytes // self.block_bytes + 1
+        with _storing(self._order.target):
+            upload = self._upload(file)
+            md5, etag = self._store.put_part(self._bucket, upload, number, data)
+        with self._lock:
+            file.parts[str(number)] = [etag, md5]
+
+    def _upload(self, file: CopiedFile) -> Upload:
+        with self._lock:
+            if not file.upload:
+                file.upload = self._store.begin(self._bucket, self._key(file))
+            return Upload(self._key(file), file.upload)
+
+    def pause(self) -> None:
+        """See `CopyTarget.pause`."""
+
+    def written(self, file: CopiedFile) -> Iterator[memoryview]:
+        """See `CopyTarget.written`: parts cannot be read, so an unsealed file is copied again from its begin."""
+        yield from ()
+
+    def close(self, cursor: CopyCursor, check: Callable[[], None]) -> None:
+        """See `CopyTarget.close`: complete the uploads, metadata last."""
+        later = [one for one in cursor.files if one.role == _METADATA]
+        first = [one for one in cursor.files if one.role != _METADATA]
+        for files in (first, later):
+            with ThreadPoolExecutor(_COMPLETERS, "muster-complete") as pool:
+                for _ in pool.map(self._complete, files):
+                    check()
+
+    def _complete(self, file: CopiedFile) -> None:
+        if file.etag:
+            return
+        key = self._key(file)
+        with _storing(self._order.target):
+            if file.size_bytes == 0:
+                file.etag = self._store.write(self._bucket, key, b"", only_new=False).strip('"')
+                return
+            etags = {int(number): part[0] for number, part in file.parts.items()}
+            with contextlib.suppress(FileNotFoundError):  # an earlier attempt completed it, or somebody dropped it
+                self._store.complete(self._bucket, Upload(key, file.upload), etags)
+            file.etag = self._completed(file, key)
+
+    def _completed(self, file: CopiedFile, key: str) -> str:
+        """The ETag of the object; not every store's answer to the completion has it."""
+        seen = self._store.first(self._bucket, key)
+        if seen is not None and seen.key == key and seen.size_bytes == file.size_bytes:
+            return seen.etag.strip('"')
+        file.upload, file.parts, file.copied_bytes = "", {}, 0
+        raise CopyTrouble("copy_lost", f"the upload of s3://{self._bucket}/{key} was dropped; it is made again")
+
+    # -- proof ---------------------------------------------------------------------------------------------------------
+    def checksum(self, cursor: CopyCursor) -> str:
+        """See `CopyTarget.checksum`. A store whose ETags are no MD5 sums (encrypted ones, say) does not tell."""
+        is_told = all(one.etag == _expected_etag(one) for one in cursor.files)
+        return "MD5 of every part" if is_told else ""
+
+    def read_back(
+        self, extents: Sequence[Extent], files: Sequence[CopiedFile], consumer: Consumer, control: JobControl
+    ) -> dict[int, OSError]:
+        """See `CopyTarget.read_back`."""
+        place = BucketPlace(self._order.target, self._store)
+        shards = place.stat_all([one.path for one in files])
+        replaced = {
+            index: Replaced(errno.ESTALE, "it is not the object that was written")
+            for index, (one, seen) in enumerate(zip(files, shards, strict=True))
+            if seen.error is None and seen.etag.strip('"') != one.etag
+        }
+        if replaced:
+            return dict(replaced)
+        totals = read_shards(
+            extents,
+            shards,
+            consumer,
+            control,
+            phase="prove",
+            chunk_bytes=self._order.chunk_bytes,
+            threads=self._order.threads,
+            place=place,
+        )
+        return dict(totals.errors)
+
+    def stats(self, files: Sequence[CopiedFile]) -> list[Stat]:
+        """See `CopyTarget.stats`. A bucket keeps no times of files: these are when the objects were made."""
+        with _storing(self._order.target):
+            found = self._store.objects(self._bucket, self._lone_key(), one_level=False, check=lambda: None)
+        seen = {one.key: one for one in found.objects}
+        stats = []
+        for one in files:
+            there = seen.get(self._key(one))
+            if there is None:
+                raise CopyTrouble("copy_lost", f"s3://{self._bucket}/{self._key(one)} is gone; it is made again")
+            stats.append((one.path, there.size_bytes, there.mtime_ns))
+        return stats
+
+    # -- after ---------------------------------------------------------------------------------------------------------
+    def switch(self, manifest: Manifest, cursor: CopyCursor) -> None:
+        """See `CopyTarget.switch`: the objects are in their places, and the manifest says that they are whole."""
+        files = BucketPlace(self._order.target, self._store).files
+        there = None
+        with _storing(self._order.target):
+            with contextlib.suppress(beside.ManifestUnreadable):
+                there = beside.read_beside(self._order.target, files)
+            if there is not None and manifest_id(there) == manifest_id(manifest):
+                return
+            if there is not None:
+                told = f"{self._order.target} has a manifest that this transfer did not write; scan its tier"
+                raise CopyTrouble("target_exists", told)
+            failpoint("switch.manifest")
+            beside.write_beside(self._order.target, manifest, files)
+            failpoint("switch.renamed")
+
+    def discard(self, cursor: CopyCursor) -> None:
+        """See `CopyTarget.discard`."""
+        if cursor.is_switched:
+            return
+        with _storing(self._order.target):
+            known = {self._key(one): one for one in cursor.files}
+            for upload in self._uploads():
+                if upload.key in known:
+                    self._store.abort(self._bucket, upload)
+            found = self._store.objects(self._bucket, self._lone_key(), one_level=False, check=lambda: None)
+            for seen in found.objects:
+                ours = known.get(seen.key)
+                if ours is not None and seen.etag.strip('"') in (ours.etag, _expected_etag(ours)):
+                    self._store.delete(self._bucket, seen.key)
+
+
+def _expected_etag(file: CopiedFile) -> str:
+    if file.size_bytes == 0:
+        return hashlib.md5(b"", usedforsecurity=False).hexdigest()
+    if not file.parts:
+        return ""
+    return etag_of_parts({int(number): part[1] for number, part in file.parts.items()})
+
+
+@contextlib.contextmanager
+def _storing(place: str) -> Iterator[None]:
+    try:
+        yield
+    except BucketMissing as error:
+        raise CopyTrouble(
+            "target_unreachable", f"there is no such bucket: {place}; make it, or correct the tier"
+        ) from error
+    except BucketRefused as error:
+        code = "quota" if "Quota" in str(error) else "denied"
+        raise CopyTrouble(code, f"writing to {place} was refused: {error.strerror}; {error.hint}") from error
+    except OSError as error:
+        code = "store_busy" if error.errno in (errno.EIO, errno.EAGAIN, errno.ETIMEDOUT) else "io_error"
+        raise CopyTrouble(code, f"writing to {place} failed: {error.strerror or error}") from error
