@@ -294,7 +294,7 @@ def test_each_trouble_of_the_target_has_a_word_and_a_second_try_goes_on(
     assert 0 < job.cursor.copied_bytes < job.cursor.total_bytes
     begun = len(calls)
     job.copy(JobControl())
-    assert len(calls) - begun <= 6  # what was written is not written again
+    assert len(calls) - begun < 9  # nine would be all of it: what was written is not written again
     job.prove(JobControl())
     job.switch()
     assert files_of(place.target) == files_of(place.source)

@@ -8,6 +8,7 @@ import errno
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -28,6 +29,7 @@ from muster_agent.storage.s3_writer import MAX_PARTS, S3Writer, Upload, etag_of_
 PART_BYTES = 16 * 1024 * 1024
 _COMPLETERS = 8
 _METADATA = "metadata"
+_LOOKS_SECONDS = (0.0, 0.5, 1.0, 2.0, 4.0)
 
 
 class S3Target:
@@ -130,10 +132,13 @@ class S3Target:
             file.etag = self._completed(file, key)
 
     def _completed(self, file: CopiedFile, key: str) -> str:
-        """The ETag of the object; not every store's answer to the completion has it."""
-        seen = self._store.first(self._bucket, key)
-        if seen is not None and seen.key == key and seen.size_bytes == file.size_bytes:
-            return seen.etag.strip('"')
+        """The ETag of the object; not every store's answer to the completion has it. A store that is busy may still be
+        at a completion whose answer was lost, and knows neither upload nor object meanwhile."""
+        for wait_seconds in _LOOKS_SECONDS:
+            time.sleep(wait_seconds)
+            seen = self._store.first(self._bucket, key)
+            if seen is not None and seen.key == key and seen.size_bytes == file.size_bytes:
+                return seen.etag.strip('"')
         file.upload, file.parts, file.copied_bytes = "", {}, 0
         raise CopyTrouble("copy_lost", f"the upload of s3://{self._bucket}/{key} was dropped; it is made again")
 
