@@ -171,6 +171,14 @@ def test_an_upload_that_a_crash_left_without_a_trace_is_aborted(bucket: Bucket) 
     bucket.require_clean()
 
 
+def test_two_stores_over_one_client_list_alike(bucket: Bucket) -> None:
+    bucket.server.put("a/z", b"x")
+    for store in (connect(), bucket.store, S3Writer.over(bucket.store), S3Writer.over(S3Writer.over(bucket.store))):
+        assert [one.key for one in store.objects(bucket.server.bucket, "a/", one_level=False, check=int).objects] == [
+            "a/z"
+        ]
+
+
 def test_a_crash_right_after_the_uploads_were_completed_is_recognised(bucket: Bucket) -> None:
     """The cursor that was saved last knows parts and no object."""
     seal(str(bucket.source))

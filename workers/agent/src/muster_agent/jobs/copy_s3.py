@@ -136,9 +136,9 @@ class S3Target:
         at a completion whose answer was lost, and knows neither upload nor object meanwhile."""
         for wait_seconds in _LOOKS_SECONDS:
             time.sleep(wait_seconds)
-            seen = self._store.first(self._bucket, key)
-            if seen is not None and seen.key == key and seen.size_bytes == file.size_bytes:
-                return seen.etag.strip('"')
+            seen = self._store.head(self._bucket, key)
+            if seen is not None and seen[0] == file.size_bytes:
+                return seen[1]
         file.upload, file.parts, file.copied_bytes = "", {}, 0
         raise CopyTrouble("copy_lost", f"the upload of s3://{self._bucket}/{key} was dropped; it is made again")
 

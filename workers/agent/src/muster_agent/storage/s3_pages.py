@@ -37,8 +37,9 @@ def unix_ns(moment: datetime) -> int:
 
 
 def take_raw(client: Any) -> None:
-    """From now on the client's listings hold what `page_of` takes."""
-    client.meta.events.register("before-parse.s3.ListObjectsV2", _read_raw)
+    """From now on the client's listings hold what `page_of` takes. Twice is as once: a second reader would find the
+    body that the first one left, which is an empty listing."""
+    client.meta.events.register("before-parse.s3.ListObjectsV2", _read_raw, unique_id="muster-raw-pages")
 
 
 def _read_raw(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:

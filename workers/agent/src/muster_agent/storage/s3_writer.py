@@ -81,6 +81,14 @@ class S3Writer(S3Store):
             if one["Key"].startswith(prefix)
         ]
 
+    def head(self, bucket: str, key: str) -> tuple[int, str] | None:
+        """Size in bytes and ETag of an object; None where there is none. (A listing may lag behind a completion.)"""
+        try:
+            seen = self._tried(lambda: self._client.head_object(Bucket=bucket, Key=key))
+        except FileNotFoundError:
+            return None
+        return int(seen["ContentLength"]), str(seen.get("ETag", "")).strip('"')
+
     def delete(self, bucket: str, key: str) -> None:
         """Remove an object; one that is gone is fine."""
         self._tried(lambda: self._client.delete_object(Bucket=bucket, Key=key))
