@@ -8,7 +8,7 @@ PEERS ?=
 FOLDER ?=
 EXAMPLES ?= 20000
 
-.PHONY: help setup setup-dev demo test fuzz lint format bench lock openapi screenshots clean
+.PHONY: help setup setup-dev demo test fuzz lint format chaos bench lock openapi screenshots clean
 
 help:
 	@echo "make setup        the runtime into ./.venv (with ./.venv/bin/muster)"
@@ -16,6 +16,7 @@ help:
 	@echo "make test         the suite; ALL=1 with every outside program and on PostgreSQL too"
 	@echo "make fuzz         malformed files for every format reader; EXAMPLES=20000 for each of its tests"
 	@echo "make lint         ruff, mypy, import contracts, migrations, OpenAPI"
+	@echo "make chaos        kill workers in the middle of transfers, at every boundary and KILLS=50 times at random"
 	@echo "make bench        reload speed as ratios; PEERS=1 installs the other libraries to compare with"
 
 # A .venv names the folder that it was made in; one that was moved or copied with its checkout is made anew.
@@ -53,6 +54,9 @@ lint: setup-dev
 
 format:
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+chaos: setup-dev
+	@MUSTER_CHAOS_KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -q tests/transfers/test_crashes.py
 
 bench: setup-dev $(if $(PEERS),.venv-peers/.ready)
 	@$(BIN)/python -m tests.bench.bench_reload
