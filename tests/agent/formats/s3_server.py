@@ -24,9 +24,13 @@ class Stored:
     unix_seconds: float
     storage_class: str = "STANDARD"
     restored: bool = False
+    parts: int = 0
+    """How many an upload had, by which the ETag is no MD5 of the object."""
 
     @property
     def etag(self) -> str:
+        if self.parts:
+            return f'"{"0" * 32}-{self.parts}"'
         return f'"{hashlib.md5(self.data, usedforsecurity=False).hexdigest()}"'
 
 

@@ -90,6 +90,14 @@ def test_every_format_that_is_read_has_words() -> None:
     assert {one.name for one in tables} - {"unknown"} <= set(FORMAT_WORDS)
 
 
+def test_a_save_without_zero_says_what_a_job_with_zero_would_miss() -> None:
+    said = "stage 0"
+    data = Path(__file__).parents[2] / "data" / "deepspeed"
+    whole, parted = (read_checkpoint(data / name / "global_step4") for name in ("zero0-fp32", "zero2-fp32"))
+    assert (whole.status, parted.status) == (Status.COMPLETE, Status.COMPLETE)
+    assert said in str(explain(whole)) and said not in str(explain(parted))
+
+
 def test_a_file_at_the_head_of_a_sentence_keeps_its_name(tmp_path: Path) -> None:
     (tmp_path / "nested.pkl").write_bytes(b"\x80\x04]q\x00.")
     lines = explain(read_checkpoint(tmp_path / "nested.pkl"))

@@ -7,7 +7,7 @@ import pytest
 from muster_agent.formats.base import Severity, ShardMap, Status
 from muster_agent.formats.detect import inventory, read_checkpoint
 
-from tests.agent.formats.damage import KINDS, age, copy_sample, damage
+from tests.agent.formats.damage import KINDS, age, copy_sample, damage, swap
 
 
 @pytest.fixture
@@ -39,6 +39,13 @@ def test_the_iteration_that_every_rank_has_is_the_one_to_resume_from(session: Pa
 def test_a_family_is_read_by_its_path(session: Path) -> None:
     shard_map = read_checkpoint(session / "{rank}" / "iter_0000020_{rank}_local.pt")
     assert (shard_map.step, shard_map.world_size, len(shard_map.tensors)) == (20, 2, 2)
+
+
+def test_files_of_two_iterations_that_were_swapped_are_told_where_the_ranks_disagree(session: Path) -> None:
+    swap(session / "0" / "iter_0000020_0_local.pt", session / "0" / "iter_0000030_0_local.pt")
+    age(session)
+    found = by_step(session)[20]
+    assert (found.status, damaged(found)) == (Status.CORRUPT, {("step_mismatch", "0/iter_0000020_0_local.pt")})
 
 
 def test_a_replica_in_another_ranks_folder_counts(session: Path) -> None:

@@ -139,11 +139,32 @@ def test_keys_with_an_empty_part_are_told_and_never_merged(server: S3Server) -> 
     assert "path_unsafe" in codes(only(found))
 
 
-@pytest.mark.parametrize("name", ["a[1]", "what?#x", "two words", "größe-日本", "100%25", "a+b&c=d", "*"])
+@pytest.mark.parametrize(
+    "name", ["a[1]", "what?#x", "two words", "größe-日本", "100%25", "a+b&c=d", "*", "prefix[bug]"]
+)
 def test_names_are_taken_literally(server: S3Server, name: str) -> None:
     sharded(server, f"runs/{name}/step-7")
     one = only(scan(server, f"s3://bucket/runs/{name}"))
     assert (one.path, one.step, one.status) == (f"s3://bucket/runs/{name}/step-7", 7, Status.COMPLETE)
+
+
+@pytest.mark.parametrize("parts", [2, 14])
+def test_an_etag_that_is_no_check_sum_of_the_bytes_is_no_damage(server: S3Server, parts: int) -> None:
+    sharded(server)
+    for stored in server.store.objects.values():
+        stored.parts = parts
+    one = only(scan(server))
+    assert (one.status, codes(one) & {"digest_mismatch", "shard_truncated"}) == (Status.COMPLETE, set())
+
+
+def test_a_metadata_that_a_bucket_never_renamed_is_uncommitted_whatever_the_prefix_is_called(
+    server: S3Server, tmp_path: Path
+) -> None:
+    place = copy_sample("dcp/crash/c-kill-before-rename", tmp_path)
+    server.store.put_folder(place / "step-10", "runs/my.prefix[bug]/step-10")
+    one = only(scan(server, "s3://bucket/runs/my.prefix[bug]"))
+    assert (one.path, one.status) == ("s3://bucket/runs/my.prefix[bug]/step-10", Status.UNCOMMITTED)
+    assert "temporary_left" in codes(one)
 
 
 def test_an_object_and_a_folder_of_one_name_are_both_listed_with_a_warning(server: S3Server) -> None:

@@ -121,6 +121,8 @@ def _shards(one: ShardMap) -> Iterator[str]:
     ]
     if any(shard.role is Role.MODEL for shard in one.shards):
         yield "A file that holds several kinds of state is counted once, under the first of those in this list."
+    if one.format == "deepspeed" and not any(shard.role is Role.OPTIMIZER for shard in one.shards):
+        yield "No rank has an optimizer file of its own, as without ZeRO (stage 0); a job with ZeRO looks for one."
     if short:
         yield f"Of another size than the metadata promises: {_some(short)}."
     yield f"Bytes there: {one.total_bytes:,}. Newest change: {iso_time(one.newest_mtime_ns) or 'not known'}."

@@ -5,16 +5,19 @@ they are written. An iteration can be resumed from where every rank has its file
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 
-from muster_agent.formats.base import Role
+from muster_agent.formats.base import Finding, Role, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
+from muster_agent.formats.pickle_machine import Record
 from muster_agent.formats.reader import Family
 from muster_agent.formats.safetensors import add_absent
-from muster_agent.formats.torch_archive import add_torch_shard, tensor_ranges
+from muster_agent.formats.torch_archive import Loaded, add_torch_shard, scalar, tensor_ranges
 from muster_agent.formats.torch_save import take_roles, wants_values
+from muster_agent.formats.torch_state import loaded_step
 
 FORMAT = "nvrx_local"
 _FILE_NAME = re.compile(r"iter_(\d{7,12})_(\d{1,6})_local(\.dirty)?\.pt", re.ASCII)
@@ -74,16 +77,36 @@ def read_family(folder: Folder, family: Family, with_tensors: bool) -> Draft:
     expected = range(ranks[0], min(ranks[-1] + 1, ranks[0] + 100_000)) if ranks else range(0)
     draft.world_size = len(ranks) if ranks and ranks[0] == 0 else None
     absent = 0
+    steps: dict[str, int] = {}
     for rank in expected:
         if session.whole[rank]:
-            _add_best(draft, folder, rank, session.whole[rank], with_tensors)
+            steps.update(_add_best(draft, folder, rank, session.whole[rank], with_tensors))
         elif absent < _MAX_ABSENT:
             absent += 1
             _add_missing(draft, folder, rank, number)
     for path in (path for paths in session.dirty.values() for path in paths):
         detail = f"{path} ({folder.files[path].size_bytes} bytes) was never given its final name"
         draft.findings.append(finding("temporary_left", path=path, detail=detail))
+    draft.findings.extend(_of_other_iterations(steps, int(number)))
     return draft
+
+
+def _iteration(loaded: Loaded) -> int | None:
+    """The counter at the top, or in the state that the training's own class holds."""
+    value, found = loaded.value, loaded_step(loaded)
+    inner = value.get("state_dict") if isinstance(value, (dict, Record)) else None
+    return scalar(inner, "iteration") if found is None else found
+
+
+def _of_other_iterations(steps: Mapping[str, int], number: int) -> list[Finding]:
+    """Files whose counter differs from the other ranks'. What a script counts is its own matter where all agree."""
+    common = number if number in steps.values() else next(iter(Counter(steps.values()).most_common(1)), (0, 0))[0]
+    found = []
+    for path, step in steps.items():
+        if step != common:
+            detail = f"{path} holds iteration {step}, other ranks' files hold {common}: two saves are mixed"
+            found.append(finding("step_mismatch", path=path, detail=detail, severity=Severity.DAMAGE))
+    return found[:_MAX_ABSENT]
 
 
 def _add_missing(draft: Draft, folder: Folder, rank: int, number: str) -> None:
@@ -96,16 +119,20 @@ def _add_missing(draft: Draft, folder: Folder, rank: int, number: str) -> None:
     add_absent(draft, folder, name, detail, rank=rank)
 
 
-def _add_best(draft: Draft, folder: Folder, rank: int, paths: list[str], with_tensors: bool) -> None:
-    """The rank's own file; a damaged one is only a warning where a whole replica stands in for it."""
+def _add_best(draft: Draft, folder: Folder, rank: int, paths: list[str], with_tensors: bool) -> dict[str, int]:
+    """The rank's own file; a damaged one is only a warning where a whole replica stands in for it. Returns the step in
+    it, by its path, where it tells one."""
     ordered = sorted(paths, key=lambda path: (path.split("/")[0] != str(rank), path))
     attempts = []
+    steps: dict[str, int] = {}
     for path in ordered:
         attempt = Draft(FORMAT, roles=set())
         values = wants_values(folder, path, rank, with_tensors)
         loaded = add_torch_shard(attempt, folder, path, rank=rank, role=Role.MODEL, values=values)
         if loaded is not None and loaded.pickle is not None and loaded.file.ok:
             take_roles(attempt, loaded)
+            step = _iteration(loaded)
+            steps = {} if step is None else {path: step}
             attempt.tensors.extend(tensor_ranges(loaded, path) if with_tensors else [])
         attempts.append(attempt)
         if loaded is not None and loaded.file.ok:
@@ -121,3 +148,4 @@ def _add_best(draft: Draft, folder: Folder, rank: int, paths: list[str], with_te
         for shard in worse.shards:
             detail = f"{shard.path} is damaged; the whole replica {best.shards[0].path} stands in for it"
             draft.findings.append(finding("shard_orphaned", path=shard.path, detail=detail))
+    return steps
