@@ -51,6 +51,7 @@ SECTIONS = {
     "analysis-groups": "analysis",
     "analysis-advice": "analysis",
     "analysis-what-if": "analysis",
+    "analysis-tiers": "analysis",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,21 +165,31 @@ SPEC_NAMES = {
     "max_bytes_per_second",
     "signal_name",
     "objective_seconds",
+    "tier",
 }
 _READING = (DrillKind.RELOAD, DrillKind.HERD)
 _GROUPS: tuple[tuple[str, tuple[DrillKind, ...], tuple[str, ...]], ...] = (
     ("Drill", (), ("kind", "objective_seconds")),
-    ("What a reload or herd reads", _READING, ("choice", "step", "window_days", "node_count")),
+    ("What a reload or herd reads", _READING, ("choice", "step", "window_days", "tier", "node_count")),
     ("How a reload or herd reads", _READING, ("backend", "max_mb_per_second", "evict")),
     ("Clients of a herd", (DrillKind.HERD,), ("ladder",)),
     ("Fault of a failover", (DrillKind.FAILOVER,), ("signal_name",)),
 )
 SHOWN_WHEN = {"step": CheckpointChoice.NAMED, "window_days": CheckpointChoice.RANDOM}
 """Fields that one choice of a checkpoint asks for."""
-_FOREIGN = {
+_FOREIGN: dict[str, tuple[str, ...]] = {
     DrillKind.RELOAD: ("ladder", "signal_name"),
     DrillKind.HERD: ("signal_name",),
-    DrillKind.FAILOVER: ("ladder", "backend", "choice", "step", "window_days", "node_count", "max_bytes_per_second"),
+    DrillKind.FAILOVER: (
+        "ladder",
+        "backend",
+        "choice",
+        "step",
+        "window_days",
+        "node_count",
+        "max_bytes_per_second",
+        "tier",
+    ),
 }
 
 
@@ -187,9 +198,14 @@ class DrillForm(SpecForm):
 
     field_order = ["run", "kind"]
 
-    def __init__(self, *args: Any, runs: list[tuple[str, str]], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, runs: list[tuple[str, str]], tiers: Sequence[tuple[str, str]] = (), **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.fields["run"] = forms.ChoiceField(choices=runs, label="Training run")
+        self.fields["tier"] = forms.ChoiceField(
+            choices=[("", "the fastest that holds it"), *tiers], required=False, label="Tier"
+        )
         self.order_fields(self.field_order)
 
 

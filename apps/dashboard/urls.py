@@ -13,6 +13,7 @@ from apps.dashboard.views import (
     checkpoints,
     drills,
     fleet,
+    matrix,
     plans,
     policies,
     readiness,
@@ -80,6 +81,7 @@ urlpatterns = [
     path("analysis/groups/", analysis.rto_groups, name="analysis-groups"),
     path("analysis/advice/", advice.advice, name="analysis-advice"),
     path("analysis/what-if/", what_if.what_if, name="analysis-what-if"),
+    path("analysis/tiers/", matrix.matrix, name="analysis-tiers"),
     path("activity/", alerts.activity_log, name="activity"),
     path("charts/<slug:name>.json", charts.chart, name="chart"),
 ]

@@ -19,7 +19,7 @@ from apps.checkpoints.models import Placement, TrainingRun
 from apps.checkpoints.runs import find_run
 from apps.checkpoints.serializers import ResumePointSerializer, ResumeQuerySerializer
 from apps.core.errors import NotFound
-from apps.core.serializers import query_of
+from apps.core.serializers import StrictSerializer, query_of
 from apps.drills.models import Drill
 from apps.fleet.access import scoped
 from apps.fleet.rest import ScopedViewSet
@@ -28,6 +28,8 @@ from apps.recovery.advice import advise
 from apps.recovery.advice_inputs import inputs_of
 from apps.recovery.filters import IncidentFilter
 from apps.recovery.history import GroupBy, groups, history
+from apps.recovery.matrix import MAX_TIERS, columns
+from apps.recovery.matrix_serializers import TierComparisonSerializer
 from apps.recovery.readiness import readiness_rows
 from apps.recovery.serializers import (
     AdviceQuerySerializer,
@@ -143,6 +145,19 @@ class WhatIfView(APIView):
                 {"known": known, "items": answers(known, _questions(asked), asked.get("objective_seconds"))}
             ).data
         )
+
+
+class TierComparisonView(APIView):
+    @extend_schema(
+        operation_id="get_tier_comparison",
+        summary="Tiers side by side, from measured drills only",
+        responses=TierComparisonSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        query_of(request, StrictSerializer)
+        rows = scoped(request, StorageTier.objects.select_related("cluster"), "cluster")
+        tiers = list(rows.order_by("cluster__name", "speed_order", "name")[:MAX_TIERS])
+        return Response(TierComparisonSerializer({"items": columns(tiers)}).data)
 
 
 def _questions(asked: dict[str, Any]) -> list[Question]:

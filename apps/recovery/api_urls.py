@@ -18,4 +18,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path(r"^rto-groups/?$", api.RtoGroupsView.as_view(), name="api-rto-groups"),
     re_path(r"^advice/?$", api.AdviceView.as_view(), name="api-advice"),
     re_path(r"^what-if/?$", api.WhatIfView.as_view(), name="api-what-if"),
+    re_path(r"^tier-comparison/?$", api.TierComparisonView.as_view(), name="api-tier-comparison"),
 ]

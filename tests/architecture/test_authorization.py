@@ -167,6 +167,7 @@ OPERATIONS: dict[str, Needs] = {
     "get_rto_groups": VIEWER,
     "get_advice": VIEWER,
     "get_what_if": VIEWER,
+    "get_tier_comparison": VIEWER,
     "list_incidents": VIEWER,
     "get_incident": VIEWER,
 }
@@ -184,6 +185,7 @@ CLUSTERLESS = {
     "create_cluster",
     "get_readiness",
     "get_rto_groups",
+    "get_tier_comparison",
     "get_drill_control",
 }
 

@@ -50,6 +50,7 @@ PAGES = [
     "analysis-tiers",
     "analysis-nodes",
     "analysis-advice",
+    "analysis-matrix",
     "analysis-what-if",
     "analysis-what-if-unmeasured",
     "activity",

@@ -204,6 +204,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "analysis-advice": f"/analysis/advice/?run={scene.llama.pk}&save_seconds=60",
         "analysis-what-if": f"/analysis/what-if/?tier={scene.nvme.pk}&objective_seconds=300",
         "analysis-what-if-unmeasured": f"/analysis/what-if/?tier={scene.nas.pk}",
+        "analysis-matrix": "/analysis/tiers/",
         "activity": "/activity/",
         "access": "/access/",
     }

@@ -68,6 +68,7 @@ def test_rows_of_a_cluster_out_of_sight_do_not_exist(scene: Scene, signed_in: Si
         "analysis-groups",
         "analysis-tiers",
         "analysis-nodes",
+        "analysis-matrix",
     ):
         html = stranger.get(pages_of(scene)[name]).content.decode()
         assert "llama" not in html and "gpu-0" not in html and "h100-east" not in html, name
@@ -274,6 +275,7 @@ def hostile_fleet() -> list[str]:
         f"/nodes/{node.pk}/",
         f"/analysis/?run={run.pk}",
         "/analysis/groups/?kind=reload",
+        "/analysis/tiers/",
         f"/analysis/advice/?run={run.pk}&save_seconds={HOSTILE}",
         f"/analysis/what-if/?tier={placement.tier_id}&ranks={HOSTILE}",
         "/drills/start/",

@@ -100,9 +100,9 @@ def readers_figure(model: Model, other_seconds: float | None, objective_seconds:
     if objective_seconds:
         shape, note = horizontal_line(objective_seconds, f"objective {units.duration(objective_seconds)}")
         frame |= {"shapes": [shape], "annotations": [{**note, "y": log10(objective_seconds)}]}
-        frame["margin"] = {**frame["margin"], "r": 76}
+        frame["margin"] = {**frame["margin"], "r": 92}
     frame["xaxis"] |= {"type": "log", "tickvals": counts, "ticktext": [f"{count:,}" for count in counts]}
-    frame["yaxis"] |= {"type": "log", "rangemode": "normal"}
+    frame["yaxis"] |= {"type": "log", "rangemode": "normal", "dtick": 1}
     return {"data": traces, "layout": frame}
 
 

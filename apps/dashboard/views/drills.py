@@ -26,6 +26,7 @@ from apps.drills import selectors, services
 from apps.drills.models import Drill, DrillKind
 from apps.fleet import selectors as fleet
 from apps.fleet.access import require_role, role_on, scoped
+from apps.storage.models import StorageTier
 
 OUTCOMES = [
     ("unfinished", "Unfinished"),
@@ -170,6 +171,7 @@ def drill_start(request: HttpRequest) -> HttpResponse:
     form = DrillForm(
         request.POST or None,
         runs=[(run.pk, f"{run.name} ({run.cluster.name})") for run in runs],
+        tiers=_tiers({run.cluster_id for run in runs}),
         initial=_initial(request, runs),
     )
     if request.method != "POST" or not form.is_valid():
@@ -191,6 +193,11 @@ def drill_start(request: HttpRequest) -> HttpResponse:
     return redirect("drill", drill_id=drill.pk)
 
 
+def _tiers(cluster_ids: set[str]) -> list[tuple[str, str]]:
+    rows = StorageTier.objects.filter(cluster__in=cluster_ids).select_related("cluster")
+    return [(tier.pk, f"{tier.name} ({tier.cluster.name})") for tier in rows.order_by("cluster__name", "speed_order")]
+
+
 def _field_of(error: InvalidInput | Conflict, form: DrillForm) -> str | None:
     name = (error.pointer or "").strip("/")
     return name if name in form.fields else None
@@ -208,7 +215,7 @@ def runs_to_drill(request: HttpRequest) -> list[TrainingRun]:
 
 def _initial(request: HttpRequest, runs: list[TrainingRun]) -> dict[str, Any]:
     wanted = request.GET.get("run", "")
-    initial = {name: request.GET[name] for name in ("kind", "choice", "step", "ladder") if name in request.GET}
+    initial = {name: request.GET[name] for name in ("kind", "choice", "step", "ladder", "tier") if name in request.GET}
     if wanted in {run.pk for run in runs}:
         initial["run"] = wanted
     return initial
