@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from muster_agent.decide.model import ResumeDecision
-from rest_framework import mixins
+from rest_framework import mixins, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from apps.accounts.models import Role
 from apps.checkpoints import resume
 from apps.checkpoints.api import ID
 from apps.checkpoints.models import Placement, TrainingRun
 from apps.checkpoints.runs import find_run
 from apps.checkpoints.serializers import ResumePointSerializer, ResumeQuerySerializer
 from apps.core.errors import NotFound
-from apps.core.serializers import StrictSerializer, query_of
+from apps.core.serializers import StrictSerializer, body_of, query_of
 from apps.drills.models import Drill
 from apps.fleet.access import scoped
 from apps.fleet.rest import ScopedViewSet
-from apps.recovery import selectors
+from apps.recovery import reporting, selectors
 from apps.recovery.advice import advise
 from apps.recovery.advice_inputs import inputs_of
 from apps.recovery.filters import IncidentFilter
@@ -40,6 +41,7 @@ from apps.recovery.serializers import (
     HistorySerializer,
     IncidentSerializer,
     ReadinessListSerializer,
+    ReportIncidentSerializer,
     WhatIfQuerySerializer,
     WhatIfSerializer,
 )
@@ -178,3 +180,19 @@ class IncidentViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ScopedVi
     lookup_value_regex = ID
     cluster_path = "run__cluster"
     sort_fields = ("-fault_at", "-created_at")
+    needs: ClassVar = {"create": Role.OPERATOR}
+
+    @extend_schema(
+        operation_id="report_incident",
+        summary="Report a real disruption; the training hook's records measure the way back where there are any",
+        request=ReportIncidentSerializer,
+        responses={201: IncidentSerializer},
+    )
+    def create(self, request: Request) -> Response:
+        given = body_of(request, ReportIncidentSerializer)
+        run = find_run(request, given.pop("run"))
+        self.authorize(run.cluster)
+        incident = reporting.report_incident(run=run, actor=self.actor, **given)
+        return Response(
+            IncidentSerializer(selectors.incidents().get(pk=incident.pk)).data, status=status.HTTP_201_CREATED
+        )

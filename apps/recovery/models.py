@@ -13,11 +13,14 @@ class Incident(models.Model):
 
     id = IdField(prefix="inc")
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="incidents")
-    ended_attempt = models.OneToOneField(RunAttempt, on_delete=models.CASCADE, related_name="incident")
+    ended_attempt = models.OneToOneField(RunAttempt, on_delete=models.CASCADE, null=True, related_name="incident")
+    """None: somebody reported it of a run whose launches no hook reports."""
     fault_at = models.DateTimeField()
     """The last sign of life before it: the true fault lies between that and the detection."""
     detected_at = models.DateTimeField(null=True)
     detail = models.TextField(blank=True)
+    reported_by = models.CharField(max_length=150, blank=True)
+    """Empty: found in the run's own records."""
     created_at = models.DateTimeField()
 
     def __str__(self) -> str:

@@ -348,13 +348,29 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
 
     run_name = serializers.CharField(source="run.name")
     cluster = serializers.CharField(source="run.cluster_id")
-    launch_id = serializers.CharField(source="ended_attempt.launch_id")
+    launch_id = serializers.CharField(source="ended_attempt.launch_id", default=None, allow_null=True)
     recovery = RecoverySerializer(allow_null=True)
 
     class Meta:
         model = Incident
         fields = [
-            "id", "cluster", "run", "run_name", "launch_id", "fault_at", "detected_at", "detail", "created_at",
-            "recovery",
+            "id", "cluster", "run", "run_name", "launch_id", "fault_at", "detected_at", "detail", "reported_by",
+            "created_at", "recovery",
         ]  # fmt: skip
         read_only_fields = fields
+
+
+class ReportIncidentSerializer(StrictSerializer):
+    run = serializers.CharField(max_length=300, help_text="The run's id, name, or cluster/name.")
+    fault_at = serializers.DateTimeField(help_text="With its offset, such as 2026-05-01T10:00:00Z.")
+    launch_id = serializers.CharField(
+        max_length=128,
+        required=False,
+        help_text="Absent: the launch that last began before the fault, if any is known.",
+    )
+    detected_at = serializers.DateTimeField(required=False)
+    resumed_at = serializers.DateTimeField(
+        required=False, help_text="First step beyond the checkpoint; only of a run whose launches no hook reports."
+    )
+    checkpoint_step = WholeNumberField(min_value=0, max_value=2**62, required=False)
+    detail = serializers.CharField(max_length=2000, required=False)

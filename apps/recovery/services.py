@@ -115,6 +115,8 @@ def _open(attempt: RunAttempt, found: Disruption) -> None:
 
 def _follow(recovery: Recovery, now: datetime) -> None:
     incident = recovery.incident
+    if incident.ended_attempt is None:
+        return  # nothing of ours measures it: what its reporter gave stands
     way = way_back(failed=incident.ended_attempt, fault_at=incident.fault_at, fault_is_exact=False)
     line = way.timeline
     if line.detected_at is not None and incident.detected_at is None:

@@ -170,6 +170,7 @@ OPERATIONS: dict[str, Needs] = {
     "get_tier_comparison": VIEWER,
     "list_incidents": VIEWER,
     "get_incident": VIEWER,
+    "report_incident": Needs(OPERATOR, body=lambda ids: {"run": ids["run"], "fault_at": "2026-05-01T10:00:00Z"}),
 }
 
 OF_A_RUN = {"get_rto_history", "get_advice"}
