@@ -17,7 +17,8 @@ help:
 	@echo "make fuzz         malformed files for every format reader; EXAMPLES=20000 for each of its tests"
 	@echo "make lint         ruff, mypy, import contracts, migrations, OpenAPI"
 	@echo "make chaos        kill workers in the middle of transfers, at every boundary and KILLS=50 times at random"
-	@echo "make bench        reload speed as ratios; PEERS=1 installs the other libraries to compare with"
+	@echo "make bench        reload speed as ratios; PEERS=1 installs the other libraries to compare with. BENCH=s3 a bucket's,"
+	@echo "                  scan, s3_listing and metadata the others', all one after the other"
 
 # A .venv names the folder that it was made in; one that was moved or copied with its checkout is made anew.
 $(shell grep -qsF "$$(cd -P $(VENV) 2>/dev/null && pwd)" $(BIN)/activate || rm -f $(VENV)/.runtime $(VENV)/.dev)
@@ -58,8 +59,10 @@ format:
 chaos: setup-dev
 	@MUSTER_CHAOS_KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -q tests/transfers/test_crashes.py
 
+BENCH ?= reload
+BENCHES := reload s3 scan s3_listing metadata
 bench: setup-dev $(if $(PEERS),.venv-peers/.ready)
-	@$(BIN)/python -m tests.bench.bench_reload
+	@for one in $(if $(filter all,$(BENCH)),$(BENCHES),$(BENCH)); do $(BIN)/python -m tests.bench.bench_$$one || exit 1; done
 
 .venv-peers/.ready: tests/bench/requirements-peers.txt
 	@$(PYTHON) -m venv .venv-peers

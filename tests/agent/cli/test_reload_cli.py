@@ -249,3 +249,9 @@ def test_what_was_read_before_a_stop_still_shows_damage(sealed: Path) -> None:
         prepare(ReloadParams(path=str(sealed), shards=(shard.name,), max_bytes_per_second=20_000_000)).run(control)
     report = stop.value.report
     assert report.verified is False and [found.code for found in report.findings] == ["digest_mismatch"]
+
+
+def test_a_device_that_was_named_and_not_reached_is_an_error_after_the_report(sealed: Path) -> None:
+    done = CliRunner().invoke(main, ["reload", str(sealed), "--device", "cuda:7", "--no-write"])
+    assert done.exit_code == 1 and "every byte equals its seal" in done.stdout
+    assert "the bytes ended in host memory, not on cuda:7" in done.stderr

@@ -26,6 +26,7 @@ from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.reload import NotCold, PreparedReload, ReloadStopped, prepare
 from muster_agent.jobs.selection import ShardsNotFound, require_shards
 from muster_agent.manifest.model import Manifest
+from muster_agent.probes.cuda import parse_device
 from muster_agent.protocol.results import Backend, CacheState, ReloadReport
 from muster_agent.protocol.wire import ReloadParams
 from muster_agent.reload.backends import REQUESTABLE, device_index_for, is_as_requested
@@ -133,7 +134,8 @@ def reload(
     except ReloadStopped as stop:
         bar.clear()
         _show(stop.report, path, as_json=as_json)
-        say(f"muster: stopped by {signals.name}; what was not read is not known")
+        unread = "; what was not read is not known" if "stopped" in stop.report.evidence else ", when all had been read"
+        say(f"muster: stopped by {signals.name}{unread}")
         raise SystemExit(signals.exit_code) from stop
     except Cancelled as stop:
         say(f"muster: stopped by {signals.name} before anything was read")
@@ -148,7 +150,7 @@ def reload(
     finally:
         bar.clear()
     _show(report, path, as_json=as_json)
-    _exit_for(report, path)
+    _exit_for(report, path, engine["device"])
 
 
 def _what_to_do(error: RootUnreadable | NotCold | NotShared | NoRoom) -> str:
@@ -219,11 +221,14 @@ def _read_ratio(report: ReloadReport, manifest: Manifest) -> float:
     return min(1.0, report.bytes / manifest.total_bytes) if manifest.total_bytes else 1.0
 
 
-def _exit_for(report: ReloadReport, path: str) -> None:
+def _exit_for(report: ReloadReport, path: str, device: str) -> None:
     if report.verified is False or any(found.severity == Severity.DAMAGE for found in report.findings):
         raise SystemExit(int(ExitCode.DAMAGE))
     if not is_as_requested(report.requested, report.effective):
         message = f"the bytes took the path {report.effective}, not {report.requested}: {report.reason}"
         raise CommandFailed(message, hint="use --backend auto to accept the best path there is")
+    if parse_device(device) is not None and not {"counts", "into_host"} & report.evidence.keys():
+        message = f"the bytes ended in host memory, not on {device}: {report.reason}"
+        raise CommandFailed(message, hint="leave out --device, or name one that `nvidia-smi` lists")
     if report.findings:
         raise CommandFailed(f"{path} could not be read and verified in full", hint="see the findings above")

@@ -78,8 +78,9 @@ def open_transport(
         onward = f"; blocks go to cuda:{index} through pinned host memory" if device is not None else _IN_HOST
         changed = msgspec.structs.replace(choice, gds=False, bounce=device is not None, reason=note + onward)
     except DeviceUnavailable as error:
-        reason = f"{choice.reason}; but the GPU could not be used ({error}){_IN_HOST}"
-        changed = msgspec.structs.replace(choice, gds=False, bounce=False, reason=reason)
+        unreached = f"the GPU could not be used ({error}){_IN_HOST}"
+        reason = f"{choice.reason}; but {unreached}"
+        changed = msgspec.structs.replace(choice, gds=False, bounce=False, reason=reason, unreached=unreached)
     return open_transport(changed, gds, device, plan, open_host)
 
 

@@ -9,6 +9,7 @@ from muster_agent.formats.places import bucket_and_key
 from muster_agent.jobs.checkpoint_place import StatedShard
 from muster_agent.jobs.transports import PathTaken
 from muster_agent.protocol.results import Backend
+from muster_agent.reload.backends import Choice
 from muster_agent.reload.reader import READERS, InPlace
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import ShardSource
@@ -27,8 +28,10 @@ class ObjectTransport:
     in_host_memory = True
     piece_bytes: int | None = None
 
-    def __init__(self, urls: ObjectUrls, requested: str) -> None:
-        self._urls, self._requested = urls, requested
+    def __init__(self, urls: ObjectUrls, requested: str, choice: Choice) -> None:
+        self._urls, self._choice = urls, choice
+        is_as_asked = requested in ("auto", "host") or (requested == "host_bounce" and choice.bounce)
+        self._missed = "" if is_as_asked else requested
         self._reads = S3Reads(urls)
         self.readers = min(_MOST_READERS, max(READERS, 2 * (os.cpu_count() or 1)))
 
@@ -44,8 +47,10 @@ class ObjectTransport:
         """See `Transport`."""
         signer = "this node" if self._urls.signed_by == "node" else "the control plane"
         reason = f"the checkpoint lies in a bucket, so its objects were read by ranges, signed by {signer}"
-        if self._requested not in ("auto", "host"):
-            reason = f"{self._requested} was asked for, but {reason}"
+        if self._missed:
+            reason = f"{self._missed} was asked for, but {reason}"
+        if self._choice.unreached:
+            reason = f"{reason}; {self._choice.unreached}"
         return PathTaken(Backend.S3.value, reason, {"s3": self._reads.evidence()})
 
     def close(self) -> None:

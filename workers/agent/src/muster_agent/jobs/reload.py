@@ -235,7 +235,7 @@ class PreparedReload:
 
     def _into_host(self, choice: backends.Choice) -> Transport:
         if self._urls is not None:
-            return ObjectTransport(self._urls, self.params.backend)
+            return ObjectTransport(self._urls, self.params.backend, choice)
         return HostTransport(choice, self._gds)
 
     def _arrive(self, read: ReadPass, cpu: CpuMeter) -> tuple[CopyTotals | None, float | None]:

@@ -29,13 +29,14 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """`gds`: read through cuFile; `bounce`: read into pinned memory and copy to the device; `direct`: ask for reads
     around the page cache; `from_cache`: most bytes are in memory already, so the CPU is the limit and more readers than
-    CPUs only cost. `reason` is one sentence."""
+    CPUs only cost. `reason` is one sentence; `unreached`, part of it, why a device that was asked for gets nothing."""
 
     gds: bool
     direct: bool
     reason: str
     from_cache: bool = False
     bounce: bool = False
+    unreached: str = ""
 
 
 def cache_state(cached_ratio: float | None) -> CacheState:
@@ -72,7 +73,7 @@ def choose(requested: str, cached_ratio: float | None, gds: GdsProbe | None, dev
     if device.missing:
         missing = f"cuda:{device.index} was asked for, but {device.missing}"
         notes = [*(notes or [missing]), "so the bytes end in host memory"]
-        return msgspec.structs.replace(host, reason="; ".join((*notes, host.reason)))
+        return msgspec.structs.replace(host, reason="; ".join((*notes, host.reason)), unreached=missing)
     if requested == "auto" and gds is not None:
         notes.append(f"not straight to the GPU, since {gds.reason}")
     notes.append(f"blocks go to cuda:{device.index} through pinned host memory")

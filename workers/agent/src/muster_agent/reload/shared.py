@@ -77,7 +77,7 @@ def deliver(arena: SharedArena, ranks: int, check: Callable[[], None] = _go_on) 
     command = [sys.executable, "-m", __name__, str(arena.fd), json.dumps(places), str(os.getpid())]
     began = time.monotonic()
     with contextlib.ExitStack() as cleanup:
-        started = [_start(rank, command, arena.fd, cleanup) for rank in range(ranks)]
+        started = [_start(rank, command, arena.fd, cleanup, check) for rank in range(ranks)]
         answers = [_answer(rank, process, expected, check) for rank, process in enumerate(started)]
     unique = sum(size for _, size in places)
     slowest = max(answer["seconds"] for answer in answers)
@@ -90,7 +90,10 @@ def deliver(arena: SharedArena, ranks: int, check: Callable[[], None] = _go_on) 
     }
 
 
-def _start(rank: int, command: Sequence[str], fd: int, cleanup: contextlib.ExitStack) -> subprocess.Popen[bytes]:
+def _start(
+    rank: int, command: Sequence[str], fd: int, cleanup: contextlib.ExitStack, check: Callable[[], None]
+) -> subprocess.Popen[bytes]:
+    check()
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=[fd])
     except OSError as error:
