@@ -41,6 +41,16 @@ def test_one_ranks_part_in_the_place_of_the_consolidated_file_is_damage(
     assert [one.path for one in found.findings if one.severity is Severity.DAMAGE] == [name]
 
 
+def test_a_consolidated_folder_that_lost_its_index_is_uncommitted_and_not_a_riddle(
+    sample: Callable[[str], Path],
+) -> None:
+    folder = sample("dcp/hf/w2-consolidated/step-80")
+    (folder / "model.safetensors.index.json").unlink()
+    found = read_checkpoint(folder, grace_seconds=0)
+    assert (found.status, found.resumable) == (Status.UNCOMMITTED, False)
+    assert "format_unknown" not in {one.code for one in found.findings}
+
+
 def test_a_middle_part_that_is_gone_is_seen_as_a_hole(sample: Sample) -> None:
     folder = sample("dcp/hf/w4-sharded/step-70")
     (folder / "shard-00002-model-00001-of-00002.safetensors").unlink()

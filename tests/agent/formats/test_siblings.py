@@ -55,7 +55,7 @@ def test_ordinary_steps_say_nothing_of_each_other() -> None:
 def test_names_that_differ_in_padding_only_are_one_step_twice() -> None:
     twins = [made(100), made(100, name="step-0000100")]
     assert codes(twins) == {"step-100": ["duplicate_step"], "step-0000100": ["duplicate_step"]}
-    assert "how the number is written" in detail(twins, "step-100")
+    assert "how the step is written" in detail(twins, "step-100")
 
 
 def test_a_last_checkpoint_is_no_second_one_of_its_step() -> None:

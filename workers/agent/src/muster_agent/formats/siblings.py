@@ -116,7 +116,7 @@ def _how_alike(one: ShardMap, same: Sequence[ShardMap]) -> str:
         return ": the same files under two names (hard links), stored once"
     if all(step_of_name(os.path.basename(other.path)) == one.step for other in others) and len(others) == 1:
         named = step_of_name(os.path.basename(one.path))
-        return ": the names differ only in how the number is written" if named == one.step else ""
+        return ": the names differ only in how the step is written" if named == one.step else ""
     return ""
 
 

@@ -24,6 +24,8 @@ def take_unread(draft: Draft, folder: Folder) -> None:
         return
     if any(name.endswith(".safetensors.index.json") for name in folder.files):
         return  # an index says what belongs to it; writers leave the ranks' own files, from which it was made, below
+    if draft.committed is False:
+        return  # it is not called complete anyway, and what is wrong with it must not be hidden by this
     known = {shard.path for shard in draft.shards}
     unread = [(path, size) for path, size in _state_files(folder, "", _MAX_DEPTH) if path not in known]
     unread_bytes, read_bytes = sum(size for _, size in unread), sum(shard.size_bytes or 0 for shard in draft.shards)
