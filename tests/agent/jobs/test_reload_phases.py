@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
+from muster_agent.jobs.reload import reload
 from muster_agent.jobs.reload_phases import CpuMeter, Moments, busy_of, phases_of
+from muster_agent.jobs.seal import seal
 from muster_agent.protocol.phases import Phase
 from muster_agent.reload.phase_clock import PhaseClock
 from muster_agent.reload.totals import ReadTotals
+
+from tests.agent.checkpoint_factory import write_checkpoint
 
 TOTALS = ReadTotals(
     reading_seconds=7.0,
@@ -62,3 +67,11 @@ def test_a_moment_in_two_phases_belongs_to_the_first_of_them() -> None:
     clock.leave(Phase.READ)
     assert clock.seconds[Phase.ALLOCATE] >= 0.02 and clock.seconds[Phase.READ] >= 0.02
     assert sum(clock.seconds.values()) <= time.monotonic() - began - 0.02
+
+
+def test_waiting_for_a_cap_on_the_rate_is_time_of_the_reads(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "run", 1, world_size=1, rank_bytes=3 << 20)
+    assert seal(str(folder)).manifest is not None
+    report = reload(str(folder), max_bytes_per_second=3 << 20)
+    assert report.verified is True and report.seconds > 0.3
+    assert report.phases["verify"] < report.phases["read"]

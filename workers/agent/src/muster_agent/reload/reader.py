@@ -313,13 +313,21 @@ class ReadRun:
             self.totals.consuming_seconds += seconds
             self.totals.consuming_cpu_seconds += cpu_seconds
 
+    def _wait_for_rate(self, length_bytes: int) -> None:
+        """A cap makes the reading slow, and nothing else: it is the phase of the reads that takes longer."""
+        self._clock.enter(Phase.READ)
+        try:
+            self.throttle.wait(length_bytes, self._check)
+        finally:
+            self._clock.leave(Phase.READ)
+
     def _note(self, extent: Extent, error: OSError) -> None:
         with self._lock:
             self.totals.errors.setdefault(extent.shard, error)
 
     def _read(self, reader: _Reader, extent: Extent, read: Callable[[], int]) -> int | None:
         """The bytes that a read gave, counted and timed; None where it failed."""
-        self.throttle.wait(extent.length_bytes, self._check)
+        self._wait_for_rate(extent.length_bytes)
         try:
             with self._calling(reader, extent):
                 count = read()
