@@ -15,6 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from muster_agent.cli import main
+from muster_agent.cli import reload as reload_command
 from muster_agent.cli.finding_text import ProgressBar
 from muster_agent.cli.output import human_rate
 from muster_agent.cli.reload import Rate
@@ -255,3 +256,15 @@ def test_a_device_that_was_named_and_not_reached_is_an_error_after_the_report(se
     done = CliRunner().invoke(main, ["reload", str(sealed), "--device", "cuda:7", "--no-write"])
     assert done.exit_code == 1 and "every byte equals its seal" in done.stdout
     assert "the bytes ended in host memory, not on cuda:7" in done.stderr
+
+
+def test_a_signal_while_the_metadata_is_still_being_looked_at_ends_it_at_once(
+    sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("it went on after the signal")
+
+    monkeypatch.setattr(reload_command, "prepare", look)
+    done = CliRunner().invoke(main, ["reload", str(sealed)])
+    assert done.exit_code == 143 and "stopped by SIGTERM before anything was read" in done.stderr

@@ -130,7 +130,9 @@ def reload(
     control = bar.control()
     try:
         with stopping(control) as signals:
-            report = _run(prepare(params, stores=stores), bar, control, write=not no_write)
+            with signals.at_once():
+                prepared = prepare(params, stores=stores)
+            report = _run(prepared, bar, control, write=not no_write)
     except ReloadStopped as stop:
         bar.clear()
         _show(stop.report, path, as_json=as_json)

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
-from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.control import Cancelled, JobControl
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SHELL_OFFSET = 128
@@ -19,6 +19,17 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
+        self.is_at_once = False
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Inside, where nothing is held that must be given back and nobody looks at the control, the first signal
+        raises Cancelled."""
+        self.is_at_once = True
+        try:
+            yield
+        finally:
+            self.is_at_once = False
 
     @property
     def exit_code(self) -> int:
@@ -41,6 +52,8 @@ def stopping(control: JobControl) -> Iterator[StopSignals]:
         for one in _SIGNALS:
             signal.signal(one, signal.SIG_DFL)
         control.cancel()
+        if signals.is_at_once:
+            raise Cancelled("cancelled")
 
     before = {one: signal.signal(one, stop) for one in _SIGNALS}
     try:
