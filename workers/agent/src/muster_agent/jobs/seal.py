@@ -24,6 +24,7 @@ from muster_agent.manifest import beside
 from muster_agent.manifest.compare import DIGEST_CHARACTERS, ObservedShard, compare, matches
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest, ShardDigest
 from muster_agent.manifest.seal import ShardSealer, assemble, trainable_tensors
+from muster_agent.manifest.zero_runs import zero_run_findings
 from muster_agent.protocol.wire import SealBody
 from muster_agent.reload.plan import Extent
 from muster_agent.reload.reader import Check
@@ -115,7 +116,8 @@ def seal(
             manifest = before
     written = beside.write_beside(place.path, manifest, place.files) if write_beside else None
     seconds = time.monotonic() - began
-    return SealBody(manifest=manifest, manifest_path=written, seconds=seconds, findings=shard_map.findings)
+    notes = (*shard_map.findings, *findings)
+    return SealBody(manifest=manifest, manifest_path=written, seconds=seconds, findings=notes)
 
 
 def _refused(findings: Sequence[Finding], began: float) -> SealBody:
@@ -139,6 +141,7 @@ def _refusal(shard_map: ShardMap) -> list[Finding]:
 def _digest_all(
     place: CheckpointPlace, shard_map: ShardMap, control: JobControl, threads: int | None
 ) -> tuple[Manifest | None, list[Finding]]:
+    """The manifest and what its bytes are noted for, or None and why there is none."""
     entries = [shard for shard in shard_map.shards if shard.size_bytes is not None]
     shards = place.stat_all([entry.path for entry in entries])
     tensors = trainable_tensors(shard_map)
@@ -153,9 +156,10 @@ def _digest_all(
     if failures:
         return None, failures
     digests = [consumer.digest(number, entry, shards[number]) for number, entry in enumerate(entries)]
+    notes = [found for one in digests for found in zero_run_findings(one, tensors.get(one.path, []), CHUNK_BYTES)]
     sealed_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     tensor_digests = [digest for sealer in consumer.sealers for digest in sealer.tensors]
-    return assemble(shard_map, digests, tensor_digests, sealed_at=sealed_at), []
+    return assemble(shard_map, digests, tensor_digests, sealed_at=sealed_at), notes
 
 
 def _checkers(place: CheckpointPlace, shard_map: ShardMap, shards: Sequence[StatedShard]) -> list[SumChecker]:
