@@ -36,9 +36,12 @@ _MAX_PAGES_FLAG, _PAGES = 1 << 22, 256
 _ROOT = 1
 
 
-def is_available() -> bool:
-    """Whether this machine lets us mount through FUSE."""
-    return os.access("/dev/fuse", os.R_OK | os.W_OK) and shutil.which("fusermount3") is not None
+def why_unavailable() -> str | None:
+    """What keeps us from mounting through FUSE; None where nothing does. A machine without the device cannot be helped
+    by installing anything."""
+    if shutil.which("fusermount3") is None:
+        return "the program fusermount3 is missing: install Debian's package fuse3"
+    return None if os.access("/dev/fuse", os.R_OK | os.W_OK) else "this machine has no /dev/fuse for us"
 
 
 class FaultyMount:

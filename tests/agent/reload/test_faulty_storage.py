@@ -23,9 +23,8 @@ from tests.agent.checkpoint_factory import write_checkpoint
 from tests.servers import faulty_mount
 from tests.servers.faulty_mount import FaultyMount
 
-pytestmark = pytest.mark.skipif(
-    not faulty_mount.is_available(), reason="the program fusermount3 (fuse3) is missing, or /dev/fuse"
-)
+_UNAVAILABLE = faulty_mount.why_unavailable()
+pytestmark = pytest.mark.skipif(_UNAVAILABLE is not None, reason=str(_UNAVAILABLE))
 
 RANK_BYTES = 9_000_000
 SHARDS = [f"rank-{rank:05d}-of-00004.safetensors" for rank in range(4)]
