@@ -43,8 +43,9 @@ def remove_source(transfer: Transfer, cursor: CopyCursor, check: Callable[[], No
         _ask_rules(transfer)
         known = _known(transfer, cursor)
         retire_folder(placement.path, placement.tier.uri, transfer.pk, known, check)
-    elif under_way:
-        # The rules were asked before it was put out of sight; nobody can read it any more, so it is finished.
+    else:
+        # The rules were asked before it was put out of sight; nobody can read it any more, so it is finished, and
+        # where nothing of it is left, the place that hid it goes.
         retire_folder(placement.path, placement.tier.uri, transfer.pk, None, check)
     record_departure(placement=placement, source_id=transfer.pk)
 

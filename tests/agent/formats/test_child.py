@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from muster_agent.formats import child, limits
-from muster_agent.formats.base import ShardMap, Status
+from muster_agent.formats.base import Severity, ShardMap, Status
 from muster_agent.formats.checkpoint import Later, begin_folder, now, read_checkpoint
 from muster_agent.formats.child import Children, request_of
 from muster_agent.formats.child_tree import AnsweringTree
@@ -56,6 +56,13 @@ def test_the_caller_goes_on_while_children_read(sample: Sample) -> None:
         assert {now(one).status for one in later} == {Status.COMPLETE}
 
 
+def assert_only_noted(found: ShardMap) -> None:
+    """It says why nothing is known, and calls nothing damaged or missing."""
+    (note,) = found.findings
+    assert (note.code, note.severity) == ("format_unknown", Severity.NOTE)
+    assert note.detail in found.not_resumable_reasons and "muster explain" in note.cure
+
+
 @pytest.mark.usefixtures("nothing_here")
 def test_a_child_that_runs_out_of_memory_leaves_the_checkpoint_undecided(
     sample: Sample, monkeypatch: pytest.MonkeyPatch
@@ -66,7 +73,7 @@ def test_a_child_that_runs_out_of_memory_leaves_the_checkpoint_undecided(
     found = read_checkpoint(place, grace_seconds=0)
     assert found.status is Status.UNKNOWN
     assert any("could not be read within" in reason for reason in found.not_resumable_reasons)
-    assert not found.findings
+    assert_only_noted(found)
 
 
 @pytest.mark.usefixtures("nothing_here")
@@ -77,7 +84,7 @@ def test_a_child_that_takes_too_long_leaves_the_checkpoint_undecided(
     found = read_checkpoint(sample("dcp/w2/step-10"), grace_seconds=0)
     assert (found.status, found.resumable) == (Status.UNKNOWN, False)
     assert "it could not be read within 0 s" in found.not_resumable_reasons
-    assert not found.findings
+    assert_only_noted(found)
 
 
 @pytest.mark.usefixtures("nothing_here")
@@ -85,7 +92,7 @@ def test_a_child_that_dies_leaves_the_checkpoint_undecided(sample: Sample, monke
     monkeypatch.setattr(child.sys, "executable", "/bin/false")
     found = read_checkpoint(sample("dcp/w2/step-10"), grace_seconds=0)
     assert found.status is Status.UNKNOWN
-    assert not found.findings
+    assert_only_noted(found)
 
 
 @pytest.mark.usefixtures("nothing_here")

@@ -202,7 +202,10 @@ def _undecided_findings(draft: Draft, status: Status, path: str) -> list[Finding
     """What nothing else is said of must not be unknown without a word."""
     if status is not Status.UNKNOWN or draft.undecided is None or draft.findings:
         return []
-    return [finding("format_unknown", path=path, detail=draft.undecided)]
+    return [finding("format_unknown", path=path, detail=draft.undecided, cure=_LOOK_AGAIN)]
+
+
+_LOOK_AGAIN = "Its files were not judged; leave them alone, and see what `muster explain` says of the checkpoint."
 
 
 def _role_findings(roles: set[Role] | None, path: str) -> list[Finding]:

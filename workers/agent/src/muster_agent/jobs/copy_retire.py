@@ -53,6 +53,7 @@ def retire_folder(path: str, root: str, tag: str, known: Sequence[Known] | None,
         was_there = was_there or os.path.lexists(hidden)
         if os.path.lexists(hidden):
             _remove(hidden, known if known is not None else known_files(list_files(hidden, root)[0]), check)
+        failpoint("retire.emptied")
         shutil.rmtree(aside, ignore_errors=True)
         _sync(parent)
     failpoint("retire.removed")

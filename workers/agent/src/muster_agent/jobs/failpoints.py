@@ -19,6 +19,7 @@ POINTS = (
     "retire.checked",
     "retire.aside",
     "retire.half",
+    "retire.emptied",
     "retire.removed",
     "retire.recorded",
 )
