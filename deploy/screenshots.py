@@ -35,7 +35,6 @@ PAGES = {
     "failover": ("/drills/?kind=failover&outcome=passed", "/drills/drl_"),
     "herd": ("/drills/?kind=herd&outcome=passed", "/drills/drl_"),
     "nodes": ("/nodes/", ""),
-    "tier": ("/tiers/", "/tiers/tir_"),
     "analysis": ("/analysis/", ""),
     "advice": ("/analysis/advice/", ""),
     "what-if": ("/analysis/what-if/", ""),
