@@ -19,6 +19,8 @@ from servers.valkey import Valkey
 
 from tests.bench.metadata_writer import Shape, write_metadata
 
+pytestmark = pytest.mark.slow
+
 CHECKPOINTS = 14
 SHAPE = Shape(100, 64)
 """Metadata of 1.5 MiB, which is read in a child process: a few of these fill a slice on any machine."""

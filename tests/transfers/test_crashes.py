@@ -25,7 +25,7 @@ from apps.transfers.models import Transfer, TransferCursor
 from apps.transfers.services import request_transfer
 from tests.transfers.conftest import Tiers, drive
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 Files = dict[str, bytes]
 
 
