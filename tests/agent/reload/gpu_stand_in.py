@@ -49,7 +49,6 @@ class StandIn:
     """The library as a test sees it; settings are those of a fresh one."""
 
     def __init__(self, library: str) -> None:
-        self.library = library
         self._driver = ctypes.CDLL(library)
         self._driver.stand_in_count.restype = ctypes.c_long
         self._driver.stand_in_host_pointer.restype = ctypes.c_void_p
