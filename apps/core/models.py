@@ -26,3 +26,33 @@ class Transition(models.Model):
 
     def __str__(self) -> str:
         return f"{self.owner_kind} {self.owner_id}: {self.old} -> {self.new}"
+
+
+class Scheduled(models.Model):
+    """A plan that comes due by cron text in a named time zone; `core.schedules` fires it."""
+
+    class Missed(models.TextChoices):
+        RUN_ONCE = "run_once", "Run once when back"
+        SKIP = "skip", "Skip"
+
+    cron = models.CharField(max_length=100, blank=True)
+    """Empty: only started by hand."""
+    time_zone = models.CharField(max_length=64, default="UTC")
+    missed = models.CharField(max_length=16, choices=Missed, default=Missed.SKIP)
+    enabled = models.BooleanField(default=True)
+    next_at = models.DateTimeField(null=True, blank=True, db_index=True)
+
+    class Meta:
+        abstract = True
+
+
+class Occurrence(models.Model):
+    """One due time of one plan: the concrete class adds `plan`, and makes (plan, planned_at) unique, so that two beats
+    or a killed one never double or drop it."""
+
+    planned_at = models.DateTimeField()
+    skipped_reason = models.TextField(blank=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        abstract = True

@@ -9,6 +9,7 @@ from django.db import models
 
 from apps.checkpoints.models import Placement, RunAttempt, TrainingRun
 from apps.core.fields import IdField
+from apps.core.models import Occurrence, Scheduled
 from apps.fleet.models import Cluster, Node, TaskGroup
 from apps.storage.models import StorageTier
 
@@ -79,22 +80,12 @@ class DrillControl(models.Model):
         return "drills are stopped" if self.stopped_at else "drills may run"
 
 
-class DrillPlan(DrillSpec):
-    """A drill on a schedule: cron text in a named time zone."""
-
-    class Missed(models.TextChoices):
-        RUN_ONCE = "run_once", "Run once when back"
-        SKIP = "skip", "Skip"
+class DrillPlan(DrillSpec, Scheduled):
+    """A drill on a schedule."""
 
     id = IdField(prefix="pln")
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="drill_plans")
     name = models.CharField(max_length=100)
-    cron = models.CharField(max_length=100, blank=True)
-    """Empty: only started by hand."""
-    time_zone = models.CharField(max_length=64, default="UTC")
-    missed = models.CharField(max_length=16, choices=Missed, default=Missed.SKIP)
-    enabled = models.BooleanField(default=True)
-    next_at = models.DateTimeField(null=True, blank=True, db_index=True)
     version = models.PositiveIntegerField(default=1)
     created_by = models.CharField(max_length=150)
     created_at = models.DateTimeField()
@@ -184,14 +175,11 @@ class Drill(DrillSpec):
         return efficiency(self.bytes_per_second, self.cached_ratio_before, self.facts.get("ceiling"))
 
 
-class PlanOccurrence(models.Model):
-    """One due time of one plan; unique, so that two beats or a killed one never double or drop a drill."""
+class PlanOccurrence(Occurrence):
+    """One due time of one plan, and the drill that came of it."""
 
     plan = models.ForeignKey(DrillPlan, on_delete=models.CASCADE, related_name="occurrences")
-    planned_at = models.DateTimeField()
     drill = models.OneToOneField(Drill, on_delete=models.SET_NULL, null=True, related_name="occurrence")
-    skipped_reason = models.TextField(blank=True)
-    created_at = models.DateTimeField()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["plan", "planned_at"], name="occurrence_once")]

@@ -15,6 +15,7 @@ import pytest
 from django.db import connection
 
 from apps.checkpoints.models import TrainingRun
+from apps.core.schedules import MAX_MISSED_ROWS
 from apps.drills import schedules, services
 from apps.drills.models import Drill, DrillPlan, PlanOccurrence
 
@@ -65,7 +66,7 @@ def test_a_plan_that_is_off_does_not_fire(run: TrainingRun) -> None:
 def test_two_beats_with_the_same_stale_row_start_one_drill(run: TrainingRun) -> None:
     row = plan(run)
     first, second = DrillPlan.objects.get(pk=row.pk), DrillPlan.objects.get(pk=row.pk)
-    assert schedules._fire(first, NOON) + schedules._fire(second, NOON) == 1
+    assert schedules.PLANS.fire(first, NOON) + schedules.PLANS.fire(second, NOON) == 1
     assert Drill.objects.count() == PlanOccurrence.objects.count() == 1
 
 
@@ -114,7 +115,7 @@ def test_an_outage_of_weeks_leaves_a_bounded_number_of_rows_that_say_so(run: Tra
     schedules.fire_due(NOON + timedelta(days=365))
     assert time.monotonic() - began < 5  # half a million due times must not hold up the tick
     rows = PlanOccurrence.objects.filter(plan=row).order_by("planned_at")
-    assert rows.count() == schedules.MAX_MISSED_ROWS
+    assert rows.count() == MAX_MISSED_ROWS
     first = rows.first()
     assert first is not None
     assert first.skipped_reason.endswith("Earlier ones were missed too.")
