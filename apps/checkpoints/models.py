@@ -236,6 +236,8 @@ class Placement(models.Model):
     """When an audit or a reload found damage that still applies to these files; None when none does."""
     rotated_away = models.BooleanField(default=False)
     """It is missing as a trainer's retention would have it: `missing.is_rotated`."""
+    leaving = models.CharField(max_length=40, blank=True)
+    """The transfer that is removing it: nobody can hold it any more. Empty otherwise."""
     first_seen_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
 

@@ -9,6 +9,7 @@ from django.utils import timezone
 from muster_agent.formats.base import Role
 
 from apps.checkpoints.models import Placement, PlacementHold, Shard
+from apps.core.errors import Conflict
 
 
 def shards_by_rank(placement: Placement) -> dict[int | None, list[Shard]]:
@@ -40,7 +41,11 @@ def split_evenly(shards: Sequence[Shard], parts: int) -> list[list[Shard]]:
 
 @transaction.atomic
 def hold(*, placement: Placement, source_kind: str, source_id: str) -> PlacementHold:
-    """Say that this source needs the copy: nothing may retire it until released. Holding twice is holding once."""
+    """Say that this source needs the copy: nothing may retire it until released. Holding twice is holding once. Raises
+    Conflict where it is being removed already."""
+    # The update also takes the row's lock, so that of a hold and a removal at once the second sees the first.
+    if Placement.objects.filter(pk=placement.pk, leaving="").update(leaving="") != 1:
+        raise Conflict(f"{placement.path} is being removed; choose another copy of it.", code="leaving")
     row, _created = PlacementHold.objects.update_or_create(
         placement=placement,
         source_kind=source_kind,
@@ -49,6 +54,19 @@ def hold(*, placement: Placement, source_kind: str, source_id: str) -> Placement
         create_defaults={"created_at": timezone.now()},
     )
     return row
+
+
+def begin_leaving(*, placement: Placement, source_id: str) -> None:
+    """Let nobody hold the copy from here on. To be called in the transaction that then looks for holds, and that is
+    rolled back where it finds one. Raises Conflict where another transfer is removing it."""
+    rows = Placement.objects.filter(pk=placement.pk, leaving__in=("", source_id))
+    if rows.update(leaving=source_id) != 1:
+        raise Conflict(f"{placement.path} is being removed by another transfer already.", code="leaving")
+
+
+def end_leaving(*, placement: Placement, source_id: str) -> None:
+    """It stays after all, or it is gone."""
+    Placement.objects.filter(pk=placement.pk, leaving=source_id).update(leaving="")
 
 
 @transaction.atomic

@@ -16,6 +16,7 @@ from muster_agent.protocol.wire import ReloadParams, TaskKind
 
 from apps.checkpoints import manifests, placements
 from apps.checkpoints.models import Placement, Shard
+from apps.core.errors import Conflict
 from apps.core.transitions import transition
 from apps.drills import reload, selectors
 from apps.drills.finish import OWNER_KIND
@@ -69,6 +70,14 @@ def prepare(drill: Drill) -> Preparation:
 def begin(drill: Drill) -> bool:
     """Prepare, and in one transaction hold the copy, lay out the rungs and hand out the first. Raises CannotRun."""
     ready = prepare(drill)
+    try:
+        return _begin(drill, ready)
+    except Conflict as problem:  # a transfer was quicker, and removes the copy
+        drill.refresh_from_db()
+        raise CannotRun(problem.detail) from problem
+
+
+def _begin(drill: Drill, ready: Preparation) -> bool:
     now = timezone.now()
     with transaction.atomic():
         moved = transition(

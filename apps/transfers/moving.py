@@ -28,6 +28,7 @@ from apps.checkpoints.arrivals import record_arrival
 from apps.checkpoints.evidence import add_evidence, mark_damage
 from apps.checkpoints.manifests import load_manifest
 from apps.checkpoints.models import Placement
+from apps.checkpoints.placements import end_leaving
 from apps.core.dispatch import enqueue
 from apps.core.errors import ApplicationError
 from apps.core.transitions import transition
@@ -156,6 +157,7 @@ class Move:
                 raise Cancelled("the transfer was paused, cancelled or taken over")
             if state in FINISHED:
                 slices.forget_cursor(self.transfer)
+                end_leaving(placement=self.transfer.source, source_id=self.transfer.pk)
         announce(f"transfer:{self.transfer.pk}")
 
     def _job(self) -> CopyJob:
@@ -334,6 +336,7 @@ def _fail(transfer: Transfer, code: str, why: str) -> bool:
         finished_at=timezone.now(),
         next_attempt_at=None if transfer.is_clean else timezone.now(),
     )
+    end_leaving(placement=transfer.source, source_id=transfer.pk)
     if transfer.is_clean:
         slices.forget_cursor(transfer)
     announce(f"transfer:{transfer.pk}")

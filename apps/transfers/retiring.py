@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 import msgspec
+from django.db import transaction
 from muster_agent.decide.keeping import COMPLETE, Copy, colder_copies, why_not_retired
 from muster_agent.decide.retention import Action, TierState, plan
 from muster_agent.formats.fingerprint import fingerprint
@@ -16,6 +17,7 @@ from muster_agent.jobs.copy_retire import Known, is_under_way, known_files, reti
 from muster_agent.jobs.copy_retire_objects import begin_removal, removal_began, remove_objects
 from muster_agent.jobs.copy_source import files_at, place_for
 
+from apps.checkpoints import placements
 from apps.checkpoints.arrivals import record_departure
 from apps.checkpoints.models import Placement, Shard, TrainingRun
 from apps.transfers.facts import copies_of, rules_of, tier_states
@@ -40,7 +42,7 @@ def remove_source(transfer: Transfer, cursor: CopyCursor, check: Callable[[], No
     same_mark(placement.tier.uri, cursor.source_mark, "source_unreachable")
     under_way = is_under_way(placement.path, transfer.pk)
     if os.path.lexists(placement.path) and not under_way:
-        _ask_rules(transfer)
+        ask_rules(transfer)
         known = _known(transfer, cursor)
         retire_folder(placement.path, placement.tier.uri, transfer.pk, known, check)
     else:
@@ -55,14 +57,24 @@ def _remove_objects(transfer: Transfer, cursor: CopyCursor, check: Callable[[], 
     store = store_for(placement.path)
     assert store is not None
     if not removal_began(store, placement.path, transfer.pk):
-        _ask_rules(transfer)
+        ask_rules(transfer)
         begin_removal(store, placement.path, transfer.pk, _known(transfer, cursor))
     remove_objects(store, placement.path, transfer.pk, check)
     record_departure(placement=placement, source_id=transfer.pk)
 
 
 # -- the rules ---------------------------------------------------------------------------------------------------------
-def _ask_rules(transfer: Transfer) -> None:
+def ask_rules(transfer: Transfer) -> None:
+    """Raises Stays. From here on nobody can hold the copy, until `end_leaving`."""
+    with transaction.atomic():
+        placements.begin_leaving(placement=transfer.source, source_id=transfer.pk)
+        colder = _ask_rows(transfer)
+    if transfer.kind != Transfer.Kind.EXPIRE:
+        _look_at_one(transfer, colder)
+
+
+def _ask_rows(transfer: Transfer) -> Sequence[Copy]:
+    """The verified colder copies, which are still to be looked at."""
     policy = transfer.migration.policy if transfer.migration is not None else None
     exempt_labels = policy.exempt_labels if policy is not None else []
     of_run = copies_of(TrainingRun.objects.filter(pk=transfer.checkpoint.run_id), exempt_labels=exempt_labels)
@@ -76,12 +88,12 @@ def _ask_rules(transfer: Transfer) -> None:
     tiers = tier_states(transfer.cluster_id)
     if transfer.kind == Transfer.Kind.EXPIRE:
         _require_expired(mine, of_run, policy, tiers)
-        return
+        return ()
     orders = {tier.tier: tier.order for tier in tiers}
     reasons = why_not_retired(mine, of_run, orders)
     if reasons:
         raise Stays("; ".join(reasons))
-    _look_at_one(transfer, [one for one in colder_copies(mine, of_run, orders) if one.is_verified])
+    return [one for one in colder_copies(mine, of_run, orders) if one.is_verified]
 
 
 def _require_expired(

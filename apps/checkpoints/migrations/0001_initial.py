@@ -184,6 +184,7 @@ class Migration(migrations.Migration):
                 ("fingerprint", models.CharField(blank=True, max_length=32)),
                 ("damaged_at", models.DateTimeField(null=True)),
                 ("rotated_away", models.BooleanField(default=False)),
+                ("leaving", models.CharField(blank=True, max_length=40)),
                 ("first_seen_at", models.DateTimeField()),
                 ("last_seen_at", models.DateTimeField()),
                 (
