@@ -19,6 +19,7 @@ from muster_agent.jobs.inventory import run_inventory
 from muster_agent.jobs.seal import seal
 from muster_agent.jobs.verify import verify
 from muster_agent.manifest.model import manifest_id
+from muster_agent.manifest.sampling import Sample
 from muster_agent.protocol.wire import InventoryParams, SealBody, VerifyBody, VerifyParams
 
 from apps.accounts.models import ActivityEntry
@@ -66,7 +67,7 @@ def work(audit: Audit, *, write_beside: bool = False) -> Audit:
         body: Any = seal(task.params["path"], write_beside=write_beside)
     else:
         params = msgspec.convert(task.params, VerifyParams)
-        body = verify(params.path, params.manifest, sample_ratio=params.sample_ratio, seed=params.seed)
+        body = verify(params.path, params.manifest, sample=Sample(params.sample_ratio, params.seed, params.turn))
     task.refresh_from_db()
     answer(task, body)
     services.advance(audit.pk)

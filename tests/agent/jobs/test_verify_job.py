@@ -9,15 +9,18 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from muster_agent.formats.detect import files_of, read_checkpoint
 from muster_agent.formats.fingerprint import fingerprint
-from muster_agent.jobs.checkpoint_place import CheckpointNotFound
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound, place_at
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.seal import seal
-from muster_agent.jobs.verify import verify
+from muster_agent.jobs.structure import look
+from muster_agent.jobs.verify import Verification, VerifyCursor, verify
 from muster_agent.manifest.compare import matches
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest
+from muster_agent.manifest.sampling import Sample, turns_to_cover
 from muster_agent.protocol.wire import VerifyBody
 from muster_agent.storage.posix import PosixShard
 
@@ -201,23 +204,112 @@ def test_damaged_metadata_is_named_although_no_reader_understands_it(tmp_path: P
 
 def test_a_sample_reads_less_and_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
     folder, manifest = sealed(tmp_path)
-    body = verify(str(folder), manifest, sample_ratio=0.5, seed=3)
+    body = verify(str(folder), manifest, sample=Sample(0.5, 3))
     assert body.verified is True
     assert (body.checked_chunks, body.total_chunks) == (5, 9)
-    again = verify(str(folder), manifest, sample_ratio=0.5, seed=3)
+    again = verify(str(folder), manifest, sample=Sample(0.5, 3))
     assert again.checked_bytes == body.checked_bytes < manifest.total_bytes
+
+
+def test_the_turns_of_a_rotation_leave_no_chunk_out(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    flip(folder / "rank-00002-of-00004.safetensors", random.Random(4))
+    turns = turns_to_cover(9, 0.3)
+    verdicts = [verify(str(folder), manifest, sample=Sample(0.3, 11, turn)).verified for turn in range(turns)]
+    assert turns == 3 and sorted(map(bool, verdicts)) == [False, True, True], "one turn in three meets it"
+
+
+def read_from_storage(work: Callable[[], VerifyBody]) -> tuple[VerifyBody, int]:
+    """What it gives, and the bytes that this process asked the kernel for meanwhile."""
+
+    def so_far() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    before = so_far()
+    return work(), so_far() - before
+
+
+def test_a_sample_reads_what_it_says_and_no_more(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    body, asked_bytes = read_from_storage(lambda: verify(str(folder), manifest, sample=Sample(0.3, 5)))
+    assert body.checked_chunks == 3
+    assert body.checked_bytes <= asked_bytes < body.checked_bytes + 64 * 1024 < manifest.total_bytes
+
+
+def test_a_look_at_the_structure_reads_no_data_and_sees_what_is_missing(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    body, asked_bytes = read_from_storage(lambda: look(str(folder), manifest))
+    assert (body.verified, body.checked_bytes, body.checked_chunks, body.total_chunks) == (True, 0, 0, 9)
+    assert asked_bytes < manifest.total_bytes / 50 and body.fingerprint == verify(str(folder), manifest).fingerprint
+    assert look(str(folder), None).verified is True
+    os.truncate(folder / "rank-00001-of-00004.safetensors", 5)
+    os.utime(folder / "rank-00001-of-00004.safetensors", ns=(0, manifest.shards[2].mtime_ns))
+    for known in (manifest, None):
+        found = [one.code for one in look(str(folder), known).findings]
+        assert look(str(folder), known).verified is False and "shard_truncated" in found
+
+
+def test_a_save_that_is_not_finished_is_not_decided_by_a_look(tmp_path: Path) -> None:
+    folder, _manifest = sealed(tmp_path)
+    (folder / "checkpoint.json").unlink()
+    body = look(str(folder), None)
+    assert body.verified is not True and body.findings
+
+
+def test_a_full_verification_gives_the_root_digest_of_the_seal(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    assert verify(str(folder), manifest).read_xxh3_128 == manifest.root_xxh3_128
+    assert verify(str(folder), manifest, sample=Sample(0.5, 3)).read_xxh3_128 != manifest.root_xxh3_128
+
+
+class StopsAfter(JobControl):
+    """Ends the work once so many bytes were read in this turn."""
+
+    def __init__(self, stop_bytes: int) -> None:
+        super().__init__(self._moved)
+        self._stop_bytes = stop_bytes
+
+    def _moved(self, _phase: str, done_bytes: int, _total_bytes: int) -> None:
+        if done_bytes >= self._stop_bytes:
+            self.cancel()
+
+
+def test_a_verification_goes_on_where_it_was_stopped_and_finds_the_same(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    flip(folder / "rank-00002-of-00004.safetensors", random.Random(4))
+    whole = verify(str(folder), manifest)
+    saved, turns = msgspec.json.encode(VerifyCursor()), 0
+    while True:
+        turns += 1
+        cursor = msgspec.json.decode(saved, type=VerifyCursor)
+        work = Verification(place_at(str(folder)), manifest, cursor, threads=1)
+        try:
+            work.read(StopsAfter(CHUNK_BYTES))
+            break
+        except Cancelled:
+            saved = msgspec.json.encode(cursor)
+    parts = work.result()
+    assert turns > 3 and parts.findings == whole.findings
+    assert (parts.checked_chunks, parts.read_xxh3_128) == (9, whole.read_xxh3_128)
+    assert parts.checked_bytes == whole.checked_bytes == manifest.total_bytes
+
+
+def test_a_cap_holds_the_reading_back(tmp_path: Path) -> None:
+    folder, manifest = sealed(tmp_path)
+    body = verify(str(folder), manifest, max_bytes_per_second=40_000_000)
+    assert body.verified is True and body.seconds >= manifest.total_bytes / 40_000_000 * 0.9
 
 
 def test_a_sample_always_sees_a_changed_size(tmp_path: Path) -> None:
     folder, manifest = sealed(tmp_path)
     delete(folder / "rank-00003-of-00004.safetensors", random.Random())
-    assert verify(str(folder), manifest, sample_ratio=0.01, seed=1).verified is False
+    assert verify(str(folder), manifest, sample=Sample(0.01, 1)).verified is False
 
 
 def test_some_sample_meets_the_damage_and_some_misses_it(tmp_path: Path) -> None:
     folder, manifest = sealed(tmp_path)
     flip(folder / "rank-00000-of-00004.safetensors", random.Random(1))
-    verdicts = {verify(str(folder), manifest, sample_ratio=0.3, seed=seed).verified for seed in range(12)}
+    verdicts = {verify(str(folder), manifest, sample=Sample(0.3, seed)).verified for seed in range(12)}
     assert verdicts == {True, False}
 
 

@@ -8,7 +8,13 @@ import xxhash
 from muster_agent.formats.base import Severity, ShardMap, Status
 from muster_agent.manifest.compare import MAX_RANGES, ObservedShard, compare, matches, verdict
 from muster_agent.manifest.model import Manifest, ShardDigest, TensorDigest
-from muster_agent.manifest.sampling import detection_probability, sample_chunks
+from muster_agent.manifest.sampling import (
+    covered_chunks,
+    detection_probability,
+    sample_chunks,
+    sample_size,
+    turns_to_cover,
+)
 from muster_agent.manifest.seal import assemble, chunk_digests
 from muster_agent.manifest.stale import StaleVerdict, compare_steps
 
@@ -169,6 +175,19 @@ def test_a_sample_is_reproducible_and_of_the_asked_size() -> None:
     assert sample_chunks(10, 1.0, 0) == list(range(10))
     assert len(sample_chunks(10, 0.0001, 0)) == 1
     assert sample_chunks(0, 0.5, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("total", "ratio", "turns"), [(1024, 0.1, 10), (1000, 0.3, 4), (7, 0.5, 2), (3, 0.01, 3), (5, 1, 1)]
+)
+def test_turns_in_a_row_read_every_chunk_from_whichever_they_begin(total: int, ratio: float, turns: int) -> None:
+    assert turns_to_cover(total, ratio) == turns
+    for first in (0, 1, 17):
+        read = [sample_chunks(total, ratio, 7, turn) for turn in range(first, first + turns)]
+        assert set().union(*read) == set(range(total))
+        assert {len(one) for one in read} == {sample_size(total, ratio)}
+    early = [sample_chunks(total, ratio, 7, turn) for turn in range(turns - 1)]
+    assert len(set().union(*early)) == (covered_chunks(total, ratio, turns - 1) if early else 0)
 
 
 @pytest.mark.parametrize("ratio", [0, -1, 1.1, float("nan")])

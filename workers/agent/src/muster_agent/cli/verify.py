@@ -20,7 +20,7 @@ from muster_agent.jobs.verify import verify as verify_checkpoint
 from muster_agent.manifest.beside import ManifestUnreadable, beside_path, read_beside
 from muster_agent.manifest.model import Manifest, manifest_id
 from muster_agent.manifest.rewrites import CHANGED
-from muster_agent.manifest.sampling import detection_probability
+from muster_agent.manifest.sampling import Sample, detection_probability
 from muster_agent.protocol.wire import VerifyBody
 
 
@@ -35,10 +35,19 @@ from muster_agent.protocol.wire import VerifyBody
     help="Share of the chunks to read; sizes are always compared.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses the sample.")
+@click.option(
+    "--turn",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="With one seed, each turn reads other chunks; 1/SAMPLE turns in a row read all.",
+)
 @click.option("--no-write", is_flag=True, help="Leave no verdict beside the data for `muster resume-point`.")
 @endpoint_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def verify(path: str, sample_ratio: float, seed: int, no_write: bool, endpoint_url: str | None, as_json: bool) -> None:
+def verify(
+    path: str, sample_ratio: float, seed: int, turn: int, no_write: bool, endpoint_url: str | None, as_json: bool
+) -> None:
     """Read the sealed checkpoint at PATH again and name any damage by shard, byte range and tensor.
 
     The verdict is left beside the data, where `muster resume-point` finds it.
@@ -57,7 +66,7 @@ def verify(path: str, sample_ratio: float, seed: int, no_write: bool, endpoint_u
     bar = ProgressBar()
     try:
         body = verify_checkpoint(
-            path, manifest, sample_ratio=sample_ratio, seed=seed, control=bar.control(), store=store
+            path, manifest, sample=Sample(sample_ratio, seed, turn), control=bar.control(), store=store
         )
     finally:
         bar.clear()

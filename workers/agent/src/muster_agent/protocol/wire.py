@@ -230,9 +230,14 @@ class SealBody(_Message, frozen=True, kw_only=True):
 
 class VerifyParams(_Message, frozen=True, kw_only=True):
     path: str
-    manifest: Manifest
+    manifest: Manifest | None
+    """None only for a look without reading data."""
     sample_ratio: float = 1.0
+    """0: no data is read, only sizes and metadata are looked at."""
     seed: int = 0
+    turn: int = 0
+    """Which stretch of the order that `seed` gives: turns in a row read different chunks until all were read."""
+    max_bytes_per_second: int | None = None
 
 
 class VerifyBody(_Message, frozen=True, kw_only=True):
@@ -245,6 +250,9 @@ class VerifyBody(_Message, frozen=True, kw_only=True):
     fingerprint: str
     """Of the files as they lay when they were read; evidence holds only for it."""
     findings: tuple[Finding, ...] = ()
+    read_xxh3_128: str = ""
+    """Over the digests of the chunks that were read, in the order of paths and chunks: after a full verification that
+    passed it is the manifest's `root_xxh3_128`."""
 
 
 class GivenObject(_Message, frozen=True, kw_only=True):
