@@ -69,6 +69,15 @@ def words(name: str, default: str) -> list[str]:
     return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
 
 
+def pairs(name: str) -> dict[str, str]:
+    """Comma-separated `key=value`."""
+    given = [word.partition("=") for word in words(name, "")]
+    for key, equals, value in given:
+        if not (key.strip() and equals and value.strip()):
+            raise ImproperlyConfigured(f"{name} holds {key + equals + value!r}; write it as NAME=VALUE,NAME=VALUE.")
+    return {key.strip(): value.strip() for key, _equals, value in given}
+
+
 def database(name: str, default: str) -> dict[str, Any]:
     """Django's settings for `sqlite:///relative`, `sqlite:////absolute` or `postgresql://user:password@host:port/name`.
 

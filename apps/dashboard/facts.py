@@ -8,6 +8,7 @@ from typing import Any
 LABELS = {
     "roots": "May read",
     "file_systems": "File systems",
+    "gpu_count": "GPUs",
     "cpu_count": "CPUs",
     "memory_bytes": "Memory",
     "kernel": "Kernel",

@@ -14,16 +14,25 @@ from rest_framework.response import Response
 from apps.accounts.models import Role
 from apps.core.errors import InvalidInput, NotFound
 from apps.core.serializers import body_of
-from apps.fleet import services
+from apps.fleet import cluster_inventory, services
 from apps.fleet.access import visible_clusters
-from apps.fleet.filters import AgentFilter, AgentTaskFilter, ClusterFilter, JoinTokenFilter, NodeFilter
-from apps.fleet.models import Agent, AgentEvent, AgentTask, Cluster, JoinToken, Node
+from apps.fleet.filters import (
+    AgentFilter,
+    AgentTaskFilter,
+    ClusterFilter,
+    ClusterInventoryFilter,
+    JoinTokenFilter,
+    NodeFilter,
+)
+from apps.fleet.models import Agent, AgentEvent, AgentTask, Cluster, ClusterInventory, JoinToken, Node
 from apps.fleet.rest import ReadViewSet, ScopedViewSet
 from apps.fleet.serializers import (
     AgentEventSerializer,
     AgentSerializer,
     AgentTaskDetailSerializer,
     AgentTaskSerializer,
+    ClusterInventoryDetailSerializer,
+    ClusterInventorySerializer,
     ClusterSerializer,
     CreateClusterSerializer,
     CreateJoinTokenSerializer,
@@ -45,7 +54,7 @@ class ClusterViewSet(ReadViewSet):
     serializer_class = ClusterSerializer
     filterset_class = ClusterFilter
     cluster_path = "pk"
-    needs = {"create": Role.ADMIN, "partial_update": Role.ADMIN}
+    needs = {"create": Role.ADMIN, "partial_update": Role.ADMIN, "take_inventory": Role.OPERATOR}
     sort_fields = ("name", "-created_at")
 
     @extend_schema(
@@ -68,6 +77,43 @@ class ClusterViewSet(ReadViewSet):
         return Response(
             ClusterSerializer(services.update_cluster(cluster=cluster, changes=changes, actor=self.actor)).data
         )
+
+    @extend_schema(
+        operation_id="take_cluster_inventory",
+        summary="Take the cluster's inventory now (operator)",
+        request=None,
+        responses={202: None},
+    )
+    @action(detail=True, methods=["post"], url_path="take-inventory")
+    def take_inventory(self, request: Request, pk: str) -> Response:
+        cluster = self.get_object()
+        self.authorize(cluster)
+        cluster_inventory.request_inventory(cluster=cluster, actor=self.actor)
+        return Response(status=status.HTTP_202_ACCEPTED)
+
+
+@extend_schema_view(
+    list=extend_schema(summary="List inventories of clusters, newest first"),
+    retrieve=extend_schema(
+        operation_id="get_cluster_inventory",
+        summary="One inventory with what changed since the one before",
+        responses=ClusterInventoryDetailSerializer,
+    ),
+)
+class ClusterInventoryViewSet(ReadViewSet):
+    queryset = ClusterInventory.objects.all()
+    serializer_class = ClusterInventorySerializer
+    filterset_class = ClusterInventoryFilter
+    cluster_path = "cluster"
+    sort_fields = ("-taken_at",)
+
+    def get_queryset(self) -> QuerySet[Any]:
+        rows = super().get_queryset()
+        # of a big cluster these are megabytes; a list shows neither
+        return rows.defer("contents", "changes") if self.action == "list" else rows
+
+    def get_serializer_class(self) -> type[Any]:
+        return ClusterInventoryDetailSerializer if self.action == "retrieve" else ClusterInventorySerializer
 
 
 @extend_schema_view(

@@ -7,6 +7,7 @@ from apps.fleet import api
 
 router = SimpleRouter()
 router.register("clusters", api.ClusterViewSet, "api-cluster")
+router.register("cluster-inventories", api.ClusterInventoryViewSet, "api-cluster-inventory")
 router.register("nodes", api.NodeViewSet, "api-node")
 router.register("join-tokens", api.JoinTokenViewSet, "api-join-token")
 router.register("agents", api.AgentViewSet, "api-agent")

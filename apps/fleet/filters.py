@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import django_filters
 
-from apps.fleet.models import Agent, AgentTask, Cluster, JoinToken, Node
+from apps.fleet.models import Agent, AgentTask, Cluster, ClusterInventory, JoinToken, Node
 
 
 class ClusterFilter(django_filters.FilterSet):  # type: ignore[misc]  # the package ships no types
@@ -53,3 +53,11 @@ class AgentTaskFilter(django_filters.FilterSet):  # type: ignore[misc]  # the pa
     class Meta:
         model = AgentTask
         fields = ["agent", "owner_kind", "owner_id", "kind", "state"]
+
+
+class ClusterInventoryFilter(django_filters.FilterSet):  # type: ignore[misc]  # the package ships no types
+    cluster = django_filters.CharFilter(field_name="cluster_id")
+
+    class Meta:
+        model = ClusterInventory
+        fields = ["cluster"]

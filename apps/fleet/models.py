@@ -24,10 +24,42 @@ class Cluster(models.Model):
     gpu_hour_cost = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
     allows_disruption = models.BooleanField(default=False)
     """Disruptive drills are off until an admin allows them here."""
+    inventory_next_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
 
     def __str__(self) -> str:
         return self.name
+
+
+class ClusterInventory(models.Model):
+    """What the scheduler and the agents said that a cluster consists of, and what was different last time.
+
+    `contents` is a `fleet.inventory.Contents`, `changes` a list of its `Change`; only the newest row has contents.
+    """
+
+    id = IdField(prefix="civ")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="inventories")
+    taken_at = models.DateTimeField()
+    seconds = models.FloatField()
+    scheduler = models.CharField(max_length=16)
+    scheduler_version = models.CharField(max_length=64, blank=True)
+    error = models.TextField(blank=True)
+    """Why the scheduler could not be asked; then the nodes are only those with an agent."""
+    node_count = models.PositiveIntegerField()
+    usable_count = models.PositiveIntegerField()
+    """Nodes on which the scheduler places new work."""
+    gpu_count = models.PositiveIntegerField()
+    job_count = models.PositiveIntegerField()
+    change_count = models.PositiveIntegerField()
+    without_agent = models.JSONField(default=list)
+    contents = models.JSONField(default=dict)
+    changes = models.JSONField(default=list)
+
+    class Meta:
+        indexes = [models.Index(fields=["cluster", "-taken_at"], name="cluster_inventory_newest")]
+
+    def __str__(self) -> str:
+        return f"inventory of {self.cluster_id} at {self.taken_at}"
 
 
 class ClusterGrant(models.Model):

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.core.serializers import StrictSerializer, WholeNumberField
-from apps.fleet.models import Agent, AgentEvent, AgentTask, Cluster, JoinToken, Node
+from apps.fleet.models import Agent, AgentEvent, AgentTask, Cluster, ClusterInventory, JoinToken, Node
 from apps.fleet.services import MAX_JOIN_TOKEN_HOURS, MAX_JOIN_TOKEN_USES
 
 
@@ -33,6 +33,35 @@ class UpdateClusterSerializer(StrictSerializer):
 
 class CreateClusterSerializer(UpdateClusterSerializer):
     name = serializers.SlugField(max_length=63)
+
+
+class ClusterInventorySerializer(serializers.ModelSerializer[ClusterInventory]):
+    """`without_agent`: the scheduler's nodes that no agent has joined from. `usable_count`: nodes on which the
+    scheduler places new work. `error`: why it could not be asked."""
+
+    scheduler = serializers.CharField(help_text="none, slurm or kubernetes")
+    without_agent = serializers.ListField(child=serializers.CharField())
+
+    class Meta:
+        model = ClusterInventory
+        fields = [
+            "id", "cluster", "taken_at", "seconds", "scheduler", "scheduler_version", "error", "node_count",
+            "usable_count", "gpu_count", "job_count", "change_count", "without_agent",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class ClusterInventoryDetailSerializer(ClusterInventorySerializer):
+    """`contents`: `nodes`, `partitions` and `jobs`, in the newest inventory only (else empty). A node has `name`, what
+    the `scheduler` and the `agent` say of it (null where that side does not know it), and `problems` as sentences.
+    `changes` since the one before: `kind` (node, partition, job), `name`, `what` (appeared, vanished, changed),
+    `field`, `before`, `after`."""
+
+    contents = serializers.DictField()
+    changes = serializers.ListField(child=serializers.DictField())
+
+    class Meta(ClusterInventorySerializer.Meta):
+        fields = [*ClusterInventorySerializer.Meta.fields, "contents", "changes"]
 
 
 class AgentSerializer(serializers.ModelSerializer[Agent]):

@@ -21,7 +21,7 @@ from apps.audits.models import Audit
 from apps.checkpoints.models import InventoryScan, SteplessCheckpoint
 from apps.drills.models import Drill, DrillPlan
 from apps.fleet import services as fleet
-from apps.fleet.models import AgentTask, ClusterGrant
+from apps.fleet.models import AgentTask, ClusterGrant, ClusterInventory
 from apps.storage.models import CeilingRun
 from apps.transfers.models import CheckpointPin, RetentionPolicy, TierRateLimit, Transfer
 
@@ -63,6 +63,9 @@ OPERATIONS: dict[str, Needs] = {
     "get_cluster": VIEWER,
     "create_cluster": Needs(ADMIN, everywhere=True, body=lambda _ids: {"name": "north"}),
     "update_cluster": Needs(ADMIN, body=lambda _ids: {"gpu_count": 8}),
+    "take_cluster_inventory": Needs(OPERATOR),
+    "list_cluster_inventories": VIEWER,
+    "get_cluster_inventory": VIEWER,
     "list_nodes": VIEWER,
     "get_node": VIEWER,
     "list_agents": VIEWER,
@@ -246,8 +249,11 @@ def world() -> World:
         cluster=east, rule="damage", subject_kind="placement", subject_id=placement.pk, summary="x", opened_at=now
     )
     join_token, _secret = fleet.create_join_token(cluster=east, actor="x")
+    counted = dict.fromkeys(("node_count", "usable_count", "gpu_count", "job_count", "change_count"), 0)
+    listed = ClusterInventory.objects.create(cluster=east, taken_at=now, seconds=0.1, scheduler="slurm", **counted)
     ids = {
         "cluster": east.pk,
+        "cluster-inventorie": listed.pk,
         "node": agent.node_id,
         "agent": agent.pk,
         "join-token": join_token.pk,

@@ -27,6 +27,7 @@ SAME = {
     "dashboard/join_token.html": {"create_join_token"},
     "join-token-revoke": {"delete_join_token"},
     "cluster-disruption": {"update_cluster"},
+    "cluster-inventory": {"take_cluster_inventory"},
     "tier-scan": {"create_scan"},
     "tier-measure": {"measure_tier"},
     "dashboard/tier.html": {"update_tier"},

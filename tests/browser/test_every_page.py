@@ -34,6 +34,8 @@ PAGES = [
     "nodes",
     "node",
     "node-without-agent",
+    "cluster",
+    "cluster-unasked",
     "join-token",
     "tiers",
     "tier",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import factories
+import msgspec
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
@@ -27,13 +29,17 @@ from apps.checkpoints.models import (
 )
 from apps.core.transitions import record
 from apps.drills.models import Drill, DrillPlan, DrillRung, PlanOccurrence, RankResult
-from apps.fleet.models import Agent, AgentTask, Cluster, ClusterGrant, JoinToken, Node
+from apps.fleet.inventory import AgentFacts, contents, without_agent
+from apps.fleet.models import Agent, AgentTask, Cluster, ClusterGrant, ClusterInventory, JoinToken, Node
+from apps.fleet.schedulers.base import Partition, Snapshot
+from apps.fleet.schedulers.slurm_parsing import parse_jobs, parse_nodes
 from apps.recovery.models import Incident, Recovery
 from apps.storage.models import StorageTier, TierCeiling
 from apps.transfers.models import CheckpointPin, Migration, RetentionPolicy, Transfer
 
 PASSWORD = "correct horse battery"
 GB = 1_000_000_000
+SLURM = Path(__file__).parents[1] / "data" / "slurm"
 
 
 @dataclass
@@ -119,6 +125,7 @@ def build() -> Scene:
     scans = _scans(nvme, nas, nodes[0], damaged, now)
     policy, transfers = _retention(east, nvme, nas, good, now)
     _recovery(llama, attempt, now)
+    _inventories(east, now)
     log_activity(actor="olga", action="drill.create", target_kind="drill", target_id=herd.pk, detail={"kind": "herd"})
     log_activity(actor="ada", action="join_token.create", target_kind="join_token", target_id="jtk_1")
     JoinToken.objects.create(
@@ -158,6 +165,32 @@ def build() -> Scene:
     )
 
 
+def _inventories(east: Cluster, now: datetime) -> None:
+    """Two that Slurm answered, then one that it did not."""
+    snapshot = Snapshot(
+        nodes=parse_nodes((SLURM / "sinfo-22.05-mixed.json").read_text()),
+        jobs=parse_jobs((SLURM / "squeue-22.05-requeued.json").read_text()),
+        partitions=(Partition(name="train", state="up", node_count=4),),
+        version="22.05.8",
+    )
+    agents = {"gpu-1": AgentFacts(state="online", version="0.1.0", gpu_count=7, file_systems={"/mnt/nvme": "xfs"})}
+    found = contents(snapshot, agents)
+    change = {"kind": "node", "name": "gpu-3", "what": "changed", "field": "scheduler.state", "before": "idle"}
+    changes = [{"kind": "job", "name": "2", "what": "appeared"}, {**change, "after": "down"}]
+    counted = {"node_count": 4, "usable_count": 1, "gpu_count": 32, "job_count": 2, "change_count": 2}
+    common: dict[str, Any] = {"cluster": east, "seconds": 0.08, "scheduler": "slurm", **counted}
+    ClusterInventory.objects.create(
+        taken_at=now - timedelta(minutes=6),
+        scheduler_version="22.05.8",
+        without_agent=without_agent(found.nodes),
+        contents=msgspec.to_builtins(found),
+        changes=changes,
+        **common,
+    )
+    error = "scontrol did not answer within 10 s; see whether slurmctld is up."
+    ClusterInventory.objects.create(taken_at=now, error=error, **{**common, "change_count": 0})
+
+
 def pages_of(scene: Scene) -> dict[str, str]:
     """Every page to read, by name."""
     return {
@@ -180,6 +213,8 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "nodes": "/nodes/",
         "node": f"/nodes/{scene.nodes[0].pk}/",
         "node-without-agent": f"/nodes/{scene.nodes[-1].pk}/",
+        "cluster": f"/clusters/{scene.east.pk}/",
+        "cluster-unasked": f"/clusters/{scene.lab.pk}/",
         "tiers": "/tiers/",
         "tier": f"/tiers/{scene.nvme.pk}/",
         "tier-doubted": f"/tiers/{scene.nas.pk}/",

@@ -8,7 +8,7 @@ from apps.alerts import services as alerts
 from apps.checkpoints import rescans, scan_pruning
 from apps.core.dispatch import wake_owner
 from apps.drills import schedules
-from apps.fleet import upkeep
+from apps.fleet import cluster_inventory, upkeep
 from apps.recovery import services as recovery
 from apps.storage import ceilings
 from apps.transfers import schedules as policies
@@ -34,6 +34,7 @@ def sweep() -> None:
     """Every 10 s: whatever a lost message left lying."""
     upkeep.expire_leases()
     upkeep.mark_silent_agents()
+    cluster_inventory.wake_due()
     for owner_kind, due in DUE:
         for owner_id in due():
             wake_owner(owner_kind, owner_id)
@@ -43,3 +44,9 @@ def sweep() -> None:
     scan_pruning.prune()
     recovery.follow_runs()
     alerts.evaluate()
+
+
+@shared_task(name=cluster_inventory.TASK)
+def inventory_cluster(cluster_id: str) -> None:
+    """Ask a cluster's scheduler what it consists of."""
+    cluster_inventory.take_inventory(cluster_id)

@@ -8,6 +8,7 @@ from typing import Any
 
 from muster_agent.formats.places import is_bucket
 from muster_agent.probes.filesystem import read_file_system
+from muster_agent.probes.gpu_count import read_gpu_count
 from muster_agent.runtime.config import AgentConfig
 
 
@@ -16,6 +17,7 @@ def read_facts(config: AgentConfig) -> dict[str, Any]:
     return {
         "roots": list(config.roots),
         "file_systems": {root: _file_system(root) for root in config.roots},
+        "gpu_count": read_gpu_count(),
         "cpu_count": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),

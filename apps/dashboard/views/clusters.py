@@ -1,0 +1,57 @@
+"""One cluster: what it consists of by its scheduler and its agents, and what changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from apps.accounts.models import Role
+from apps.dashboard import pages
+from apps.fleet import cluster_inventory
+from apps.fleet.models import Cluster, ClusterInventory
+
+ROWS = 500
+HISTORY = 20
+
+
+@pages.page
+def cluster_detail(request: HttpRequest, cluster_id: str) -> HttpResponse:
+    cluster: Cluster = pages.find(request, Cluster.objects.all(), "pk", cluster_id)
+    newest, whole = cluster_inventory.newest(cluster), cluster_inventory.newest_whole(cluster)
+    history = ClusterInventory.objects.filter(cluster=cluster, change_count__gt=0).defer("contents")
+    context = {
+        "cluster": cluster,
+        "newest": newest,
+        "whole": whole,
+        "history": list(history.order_by("-taken_at")[:HISTORY]),
+        "can_operate": pages.operates(request, cluster.pk, Role.OPERATOR),
+        **_contents(cluster, whole),
+    }
+    return render(request, "dashboard/cluster.html", context)
+
+
+def _contents(cluster: Cluster, whole: ClusterInventory | None) -> dict[str, Any]:
+    """The rows of the tables: nodes with something wrong first."""
+    if whole is None:
+        return {}
+    found = cluster_inventory.contents_of(whole)
+    ids = dict(cluster.nodes.values_list("name", "pk"))
+    ordered = sorted(found.nodes, key=lambda node: (not node.problems, node.agent is not None, node.name))
+    return {
+        "nodes": [(node, ids.get(node.name)) for node in ordered[:ROWS]],
+        "partitions": found.partitions,
+        "jobs": found.jobs[:ROWS],
+        "row_limit": ROWS,
+    }
+
+
+@pages.action
+def cluster_take_inventory(request: HttpRequest, cluster_id: str) -> HttpResponse:
+    cluster: Cluster = pages.find(request, Cluster.objects.all(), "pk", cluster_id)
+    actor = pages.authorize(request, Role.OPERATOR, cluster.pk)
+    cluster_inventory.request_inventory(cluster=cluster, actor=actor)
+    messages.success(request, f"A worker asks the scheduler of {cluster.name} now; load this page again in a moment.")
+    return redirect("cluster", cluster_id=cluster.pk)
