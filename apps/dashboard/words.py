@@ -150,6 +150,12 @@ LOOKS: dict[str, dict[str, Look]] = {
         "stale_proof": Look("warn", "stale proof"),
         "ready": Look("ok", "ready"),
     },
+    "checklist": {
+        "passed": Look("ok", "passed"),
+        "stale": Look("warn", "stale"),
+        "failed": Look("bad", "failed"),
+        "missing": Look("none", "not shown yet"),
+    },
 }
 
 TRUST_MEANS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import msgspec
@@ -27,6 +28,8 @@ from apps.fleet.rest import ScopedViewSet
 from apps.recovery import reporting, selectors
 from apps.recovery.advice import advise
 from apps.recovery.advice_inputs import inputs_of
+from apps.recovery.checklist_evidence import checklist
+from apps.recovery.checklist_serializers import ChecklistQuerySerializer, ChecklistSerializer
 from apps.recovery.filters import IncidentFilter
 from apps.recovery.history import GroupBy, groups, history
 from apps.recovery.matrix import MAX_TIERS, columns
@@ -86,6 +89,19 @@ class ReadinessView(APIView):
         rows = readiness_rows(request)
         counts = Counter(row.verdict.value for row in rows)
         return Response(ReadinessListSerializer({"items": rows, "by_verdict": counts}).data)
+
+
+class ChecklistView(APIView):
+    @extend_schema(
+        operation_id="get_checklist",
+        summary="A run's five validation steps with their last evidence, verdict and next action, and its score",
+        parameters=[ChecklistQuerySerializer],
+        responses=ChecklistSerializer,
+    )
+    def get(self, request: Request, name_or_id: str) -> Response:
+        asked = query_of(request, ChecklistQuerySerializer).validated_data
+        run = find_run(request, name_or_id)
+        return Response(ChecklistSerializer(checklist(run, timedelta(seconds=asked["max_age_seconds"]))).data)
 
 
 class RtoHistoryView(APIView):

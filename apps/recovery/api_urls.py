@@ -13,6 +13,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *router.urls,
     # a run's name may hold slashes, and `cluster/name` tells equal names apart
     re_path(r"^runs/(?P<name_or_id>.+)/resume-point/?$", api.ResumePointView.as_view(), name="api-resume-point"),
+    re_path(r"^runs/(?P<name_or_id>.+)/checklist/?$", api.ChecklistView.as_view(), name="api-checklist"),
     re_path(r"^readiness/?$", api.ReadinessView.as_view(), name="api-readiness"),
     re_path(r"^rto-history/?$", api.RtoHistoryView.as_view(), name="api-rto-history"),
     re_path(r"^rto-groups/?$", api.RtoGroupsView.as_view(), name="api-rto-groups"),

@@ -98,6 +98,7 @@ OPERATIONS: dict[str, Needs] = {
     "list_run_attempts": VIEWER,
     "list_run_steps": VIEWER,
     "get_resume_point": VIEWER,
+    "get_checklist": VIEWER,
     "list_checkpoints": VIEWER,
     "get_checkpoint": VIEWER,
     "list_checkpoint_findings": VIEWER,

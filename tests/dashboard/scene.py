@@ -197,6 +197,8 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "readiness": "/",
         "runs": "/runs/",
         "run": f"/runs/{scene.llama.pk}/",
+        "checklist": f"/runs/{scene.llama.pk}/checklist/",
+        "checklist-empty": f"/runs/{scene.empty_run.pk}/checklist/?max_age=12h",
         "run-damaged": f"/runs/{scene.moe.pk}/",
         "run-empty": f"/runs/{scene.empty_run.pk}/",
         "checkpoints": "/checkpoints/",

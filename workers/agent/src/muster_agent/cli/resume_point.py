@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 import click
 import msgspec
 
+from muster_agent.cli.age import Age
 from muster_agent.cli.always_answered import AlwaysAnswered
 from muster_agent.cli.bucket import bucket_store, checked_place, endpoint_option, small_files
 from muster_agent.cli.inventory import listed
@@ -19,7 +19,8 @@ from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_jso
 from muster_agent.cli.path_rules import read_rules, rules_option
 from muster_agent.cli.proven import manifests_of, verdicts_of
 from muster_agent.cli.resume_text import decision_json, decision_lines, failure_lines, warning_lines
-from muster_agent.cli.server_evidence import BUDGET_SECONDS, NoEvidence, ServerAnswer, ask_server, read_token
+from muster_agent.cli.server import NoAnswer, read_token
+from muster_agent.cli.server_evidence import BUDGET_SECONDS, ServerAnswer, ask_server
 from muster_agent.decide.evidence import candidates_of
 from muster_agent.decide.fit import wanted_world_size
 from muster_agent.decide.frameworks import governing
@@ -35,19 +36,7 @@ from muster_agent.storage.small_files import SmallFiles
 SETTLE_SECONDS = 1.0
 """Between two looks at what looks unfinished and may be being written, or may not be shown in full yet."""
 _LEAST_BUDGET_SECONDS = 0.5
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)?", re.ASCII)
-_UNIT_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _REQUIRABLE = [trust.value for trust in Trust if trust is not Trust.LISTED]
-
-
-class Age(click.ParamType[float]):
-    name = "age"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        match = _AGE.fullmatch(str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is no age; write seconds, or 30min, 12h, 2d", param, ctx)
-        return float(match.group(1)) * _UNIT_SECONDS[match.group(2) or "s"]
 
 
 class Count(click.IntRange):
@@ -305,6 +294,6 @@ def _server_answer(server: str | None, run: str, began: float) -> ServerAnswer:
     budget_seconds = max(_LEAST_BUDGET_SECONDS, BUDGET_SECONDS - (time.monotonic() - began))
     try:
         return ask_server(server, run, read_token(), budget_seconds=budget_seconds)
-    except NoEvidence as reason:
+    except NoAnswer as reason:
         say(f"muster: {reason}; answering from the disk alone")
         return ServerAnswer()
