@@ -7,6 +7,7 @@ from typing import Any
 
 LABELS = {
     "roots": "May read",
+    "copy_roots": "May copy to and remove from",
     "file_systems": "File systems",
     "gpu_count": "GPUs",
     "cpu_count": "CPUs",

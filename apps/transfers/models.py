@@ -7,7 +7,7 @@ from muster_agent.decide.retention import DEFAULT_KEEP_NEWEST
 
 from apps.checkpoints.models import Checkpoint, Manifest, Placement, TrainingRun
 from apps.core.fields import IdField
-from apps.fleet.models import Cluster
+from apps.fleet.models import Agent, Cluster
 from apps.storage.models import StorageTier
 
 
@@ -154,6 +154,10 @@ class Transfer(models.Model):
     source = models.ForeignKey(Placement, on_delete=models.CASCADE, related_name="transfers_from")
     target_tier = models.ForeignKey(StorageTier, on_delete=models.PROTECT, null=True, related_name="+")
     target_path = models.CharField(max_length=2048, blank=True)
+    agent = models.ForeignKey(Agent, on_delete=models.SET_NULL, null=True, related_name="transfers")
+    """Who moves the bytes; None: the workers."""
+    task = models.CharField(max_length=40, blank=True)
+    """The step that the agent was handed out, until its answer was taken."""
     target = models.ForeignKey(Placement, on_delete=models.SET_NULL, null=True, related_name="transfers_to")
     """The new copy, once it is proven and in its place."""
     without_optimizer = models.BooleanField(default=False)

@@ -22,7 +22,7 @@ def migrations() -> QuerySet[Migration]:
 
 def transfers() -> QuerySet[Transfer]:
     return Transfer.objects.select_related(
-        "cluster", "checkpoint__run", "source__tier", "target_tier", "migration__policy"
+        "cluster", "checkpoint__run", "source__tier", "target_tier", "migration__policy", "agent__node"
     )
 
 

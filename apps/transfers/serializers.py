@@ -136,6 +136,9 @@ class TransferSerializer(serializers.ModelSerializer[Transfer]):
     source_path = serializers.CharField(source="source.path")
     source_tier_name = serializers.CharField(source="source.tier.name")
     target_tier_name = serializers.CharField(source="target_tier.name", default=None, allow_null=True)
+    agent_name = serializers.CharField(
+        source="agent.node.name", default=None, allow_null=True, help_text="The node that moves it; null: the workers."
+    )
     proof = serializers.CharField(help_text=", ".join(RetentionPolicy.Proof.values))
     proof_detail = ProofField()
     reasons = serializers.ListField(child=serializers.CharField())
@@ -148,9 +151,10 @@ class TransferSerializer(serializers.ModelSerializer[Transfer]):
         fields = [
             "id", "cluster", "cluster_name", "checkpoint", "run_name", "step", "migration", "kind", "state",
             "resume_to", "source", "source_path", "source_tier_name", "target_tier", "target_tier_name",
-            "target_path", "target", "without_optimizer", "proof", "proof_detail", "max_bytes_per_second", "reasons",
-            "problem", "problem_code", "attempts", "total_bytes", "copied_bytes", "proven_bytes", "bytes_per_second",
-            "eta_seconds", "manifest", "requested_by", "created_at", "started_at", "finished_at", "next_attempt_at",
+            "target_path", "target", "agent_name", "without_optimizer", "proof", "proof_detail",
+            "max_bytes_per_second", "reasons", "problem", "problem_code", "attempts", "total_bytes", "copied_bytes",
+            "proven_bytes", "bytes_per_second", "eta_seconds", "manifest", "requested_by", "created_at",
+            "started_at", "finished_at", "next_attempt_at",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -15,11 +15,13 @@ from apps.core.dispatch import enqueue
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.transitions import record, transition
 from apps.core.wakeups import announce
+from apps.fleet import tasks
+from apps.fleet.models import Agent
 from apps.storage.models import StorageTier
 from apps.storage.paths import contains
 from apps.transfers.facts import FINISHED
 from apps.transfers.models import Migration, RetentionPolicy, Transfer, TransferCursor
-from apps.transfers.reach import why_out_of_reach
+from apps.transfers.reach import agent_for, workers_reach
 
 OWNER_KIND = "transfer"
 SLICE = "muster.move.slice"
@@ -51,7 +53,7 @@ def request_transfer(
     """Have a copy made on `target_tier` and, for a move, the placement removed once that is proven.
 
     Raises InvalidInput for what makes no sense, Conflict where it cannot be done now: another transfer is at work on
-    the placement or the place, or no worker reaches both.
+    the placement or the place, or neither the workers nor an agent reach both.
     """
     _check_wishes(wishes)
     target_path = _check(placement, kind, target_tier)
@@ -71,6 +73,7 @@ def request_transfer(
         created_at=timezone.now(),
         next_attempt_at=timezone.now(),
     )
+    transfer.agent = _mover(transfer)
     _insert(transfer)
     record("transfer", transfer.pk, old="", new=transfer.state, actor=actor)
     log_activity(
@@ -110,7 +113,6 @@ def _check(placement: Placement, kind: str, target_tier: StorageTier | None) -> 
     if kind not in COPYING_KINDS:
         if target_tier is not None:
             raise InvalidInput("Nothing is copied by this kind; leave the tier out.", pointer="/tier")
-        _require_reach(placement.path)
         return ""
     if target_tier is None:
         raise InvalidInput("Name the tier that it is to be copied to.", pointer="/tier")
@@ -127,8 +129,6 @@ def _target_path(placement: Placement, kind: str, target_tier: StorageTier) -> s
     )
     if there is not None:
         raise Conflict(f"{target_tier.name} has {path} already ({there.status}); verify that one, or remove it.")
-    _require_reach(placement.path)
-    _require_reach(path)
     return path
 
 
@@ -154,10 +154,19 @@ def target_path_of(placement: Placement, tier: StorageTier) -> str:
     return posixpath.join(tier.uri, inside, name)
 
 
-def _require_reach(path: str) -> None:
-    told = why_out_of_reach(path)
-    if told:
-        raise Conflict(told, code="out_of_reach")
+def _mover(transfer: Transfer) -> Agent | None:
+    """None: the workers do it. Raises Conflict where nobody can."""
+    paths = [path for path in (transfer.source.path, transfer.target_path) if path]
+    if workers_reach(*paths):
+        return None
+    agent = agent_for(transfer)
+    if agent is None:
+        raise Conflict(
+            f"Nobody reaches {' and '.join(paths)}: put them below MUSTER_WORKER_ROOTS, or have an agent online that "
+            "may copy there (`muster agent join --copy-root`).",
+            code="out_of_reach",
+        )
+    return agent
 
 
 # -- waiting and stopping ----------------------------------------------------------------------------------------------
@@ -180,6 +189,7 @@ def pause(*, transfer: Transfer, actor: str) -> Transfer:
         problem_code="",
         next_attempt_at=None,
     )
+    tasks.cancel_owner(owner_kind=OWNER_KIND, owner_id=transfer.pk, reason=reason)
     return _told(transfer, "pause", actor)
 
 
@@ -231,6 +241,7 @@ def cancel(*, transfer: Transfer, actor: str) -> Transfer:
         TransferCursor.objects.filter(transfer=transfer).delete()
     else:
         enqueue(SLICE, transfer_id=transfer.pk)
+    tasks.cancel_owner(owner_kind=OWNER_KIND, owner_id=transfer.pk, reason=f"cancelled by {actor}")
     return _told(transfer, "cancel", actor)
 
 

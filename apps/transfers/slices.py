@@ -12,7 +12,7 @@ import msgspec
 from django.db.models import Q
 from django.utils import timezone
 from muster_agent.jobs.control import Cancelled, JobControl
-from muster_agent.jobs.copy_model import CopyCursor
+from muster_agent.protocol.copies import CopyCursor
 
 from apps.core.ids import new_id
 from apps.core.wakeups import announce
@@ -65,6 +65,20 @@ def progress_of(cursor: CopyCursor) -> dict[str, int]:
         "copied_bytes": cursor.copied_bytes,
         "proven_bytes": cursor.proven_bytes,
     }
+
+
+def note_counts(transfer: Transfer, counts: dict[str, int]) -> None:
+    """What an agent told of how far it is; the cursor, which knows it for sure, comes with its answer."""
+    told = {name: counts[name] for name in ("copied_bytes", "proven_bytes") if name in counts}
+    if told:
+        _mine(transfer).update(**told)
+
+
+def add_seconds(transfer: Transfer, column: str, seconds: float) -> None:
+    """Time that copying or proving took."""
+    spent = getattr(transfer, column) + seconds
+    setattr(transfer, column, spent)
+    Transfer.objects.filter(pk=transfer.pk).update(**{column: spent})
 
 
 def take_lease(transfer: Transfer) -> bool:

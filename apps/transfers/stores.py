@@ -6,14 +6,14 @@ from __future__ import annotations
 from functools import cache
 
 from muster_agent.formats.places import is_bucket
-from muster_agent.jobs.copy_model import CopyTrouble
+from muster_agent.jobs.copy_trouble import CopyTrouble
 from muster_agent.storage.s3_client import S3Unavailable, connect
 from muster_agent.storage.s3_writer import S3Writer
 
 
-def store_for(*paths: str) -> S3Writer | None:
-    """A client where one of the paths lies in a bucket. Raises CopyTrouble where there are no usable credentials."""
-    return _store() if any(map(is_bucket, paths)) else None
+def store_for(path: str) -> S3Writer | None:
+    """A client where the path lies in a bucket. Raises CopyTrouble where there are no usable credentials."""
+    return _store() if is_bucket(path) else None
 
 
 @cache

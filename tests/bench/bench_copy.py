@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 import boto3
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.copy import run_copy
-from muster_agent.jobs.copy_model import CopyOrder
 from muster_agent.jobs.copy_posix import PosixTarget
 from muster_agent.jobs.copy_s3 import S3Target
 from muster_agent.jobs.seal import seal
 from muster_agent.manifest.beside import read_beside
+from muster_agent.protocol.copies import CopyOrder
 from muster_agent.storage.s3_client import connect
 from muster_agent.storage.s3_writer import S3Writer
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from muster_agent.jobs import copy_removal
 
 from apps.checkpoints import placements
 from apps.checkpoints.models import Placement, PlacementHold
 from apps.core.errors import Conflict
-from apps.transfers import moving, retiring
+from apps.transfers import moving
 from apps.transfers.models import Transfer
 from apps.transfers.services import request_transfer
 from tests.transfers.conftest import Tiers, drive
@@ -25,7 +26,7 @@ def move(tiers: Tiers) -> Transfer:
 def test_nobody_can_hold_a_copy_once_the_rules_have_let_it_go(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
     tiers.save(10, 20)
     transfer, told = move(tiers), []
-    real = retiring.retire_folder
+    real = copy_removal.retire_folder
 
     def retire(*args: Any) -> bool:
         with pytest.raises(Conflict, match="is being removed") as refused:
@@ -33,7 +34,7 @@ def test_nobody_can_hold_a_copy_once_the_rules_have_let_it_go(tiers: Tiers, monk
         told.append(refused.value.code)
         return real(*args)
 
-    monkeypatch.setattr(retiring, "retire_folder", retire)
+    monkeypatch.setattr(copy_removal, "retire_folder", retire)
     assert drive(transfer).state == "done" and told == ["leaving"]
     assert not PlacementHold.objects.exists() and Placement.objects.exclude(leaving="").count() == 0
 
@@ -78,10 +79,10 @@ def test_of_a_hold_and_a_removal_at_once_exactly_one_wins(tiers: Tiers, monkeypa
 def drive_to_retiring(transfer: Transfer) -> Transfer:
     with pytest.MonkeyPatch.context() as stopped:
 
-        def stop(_move: moving.Move) -> None:
+        def stop(*_args: Any) -> None:
             raise moving.slices.SliceEnded("here")
 
-        stopped.setitem(moving.STEPS, "retiring", stop)
+        stopped.setattr(moving, "removal_of", stop)
         moving.work(transfer.pk)
     transfer.refresh_from_db()
     assert transfer.state == "retiring"

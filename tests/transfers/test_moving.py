@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,16 @@ def rewrite_colder(tiers: Tiers) -> None:
     os.utime(tiers.cold_path(10) / "checkpoint.json", ns=(7, 7))
 
 
+def before_the_removal(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    real = moving.removal_of
+
+    def removal_of(*args: Any) -> Any:
+        change()
+        return real(*args)
+
+    monkeypatch.setattr(moving, "removal_of", removal_of)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -156,13 +167,7 @@ def test_every_rule_is_asked_again_at_the_last_moment(
     """The change comes when the copy has been made and proven already."""
     tiers.save(10, 20)
     transfer = move(tiers, 10)
-    real = moving.Move.retire
-
-    def retire(self: moving.Move) -> None:
-        change(tiers)
-        real(self)
-
-    monkeypatch.setitem(moving.STEPS, "retiring", retire)
+    before_the_removal(monkeypatch, lambda: change(tiers))
     done = drive(transfer)
     assert (done.state, done.problem_code) == ("done", "source_stays"), done.problem
     assert told in done.problem
@@ -172,13 +177,7 @@ def test_every_rule_is_asked_again_at_the_last_moment(
 def test_a_file_that_appears_in_the_source_keeps_it(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
     tiers.save(10, 20)
     transfer = move(tiers, 10)
-    real = moving.Move.retire
-
-    def retire(self: moving.Move) -> None:
-        (tiers.path(10) / "late").write_text("x")
-        real(self)
-
-    monkeypatch.setitem(moving.STEPS, "retiring", retire)
+    before_the_removal(monkeypatch, lambda: (tiers.path(10) / "late").write_text("x"))
     done = drive(transfer)
     assert (done.state, done.problem_code) == ("failed", "source_changed")
     assert (tiers.path(10) / "late").exists() and tiers.cold_path(10).is_dir()

@@ -162,6 +162,16 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("target_path", models.CharField(blank=True, max_length=2048)),
+                ("task", models.CharField(blank=True, max_length=40)),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="transfers",
+                        to="fleet.agent",
+                    ),
+                ),
                 ("without_optimizer", models.BooleanField(default=False)),
                 (
                     "proof",

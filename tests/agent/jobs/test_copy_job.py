@@ -20,13 +20,14 @@ from muster_agent.jobs import copy as copying
 from muster_agent.jobs import copy_posix
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.copy import CopyJob, run_copy
-from muster_agent.jobs.copy_model import CopyCursor, CopyOrder, CopyTrouble
 from muster_agent.jobs.copy_posix import STAGE_PREFIX, PosixTarget
+from muster_agent.jobs.copy_trouble import CopyTrouble
 from muster_agent.jobs.inventory import run_inventory
 from muster_agent.jobs.seal import seal
 from muster_agent.jobs.verify import verify
 from muster_agent.manifest.beside import read_beside
 from muster_agent.manifest.model import CHUNK_BYTES, manifest_id
+from muster_agent.protocol.copies import CopyCursor, CopyOrder
 from muster_agent.protocol.wire import InventoryParams
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from agent.checkpoint_factory import write_checkpoint
 from muster_agent.jobs import copy_retire
-from muster_agent.jobs.copy_model import CopyTrouble
-from muster_agent.jobs.copy_retire import Known, known_files, retire_folder
+from muster_agent.jobs.copy_retire import known_files, retire_folder
 from muster_agent.jobs.copy_survey import list_files
+from muster_agent.jobs.copy_trouble import CopyTrouble
 from muster_agent.jobs.inventory import run_inventory
 from muster_agent.jobs.seal import seal
+from muster_agent.protocol.copies import Known
 from muster_agent.protocol.wire import InventoryParams
 
 

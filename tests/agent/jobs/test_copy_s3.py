@@ -15,13 +15,14 @@ from muster_agent.jobs import copy_s3
 from muster_agent.jobs.checkpoint_place import place_at
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.copy import CopyJob, run_copy
-from muster_agent.jobs.copy_model import CopyCursor, CopyOrder, CopyTrouble
 from muster_agent.jobs.copy_posix import PosixTarget
 from muster_agent.jobs.copy_s3 import S3Target
+from muster_agent.jobs.copy_trouble import CopyTrouble
 from muster_agent.jobs.seal import seal
 from muster_agent.jobs.verify import verify
 from muster_agent.manifest.beside import read_beside
 from muster_agent.manifest.model import CHUNK_BYTES, manifest_id
+from muster_agent.protocol.copies import CopyCursor, CopyOrder
 from muster_agent.storage.s3_client import connect
 from muster_agent.storage.s3_writer import S3Writer
 

@@ -49,6 +49,12 @@ def agent() -> None:
 @click.option(
     "--root", "roots", multiple=True, required=True, help="What tasks may read: a folder, or s3://bucket/prefix."
 )
+@click.option(
+    "--copy-root",
+    "copy_roots",
+    multiple=True,
+    help="Where transfers may also write copies and remove them: a folder, or s3://bucket/prefix (default: nowhere).",
+)
 @click.option("--name", help="The node's name (default: this host's).")
 @click.option("--hook-dir", help="Where training hooks write (default: as the hooks' own).")
 @click.option("--ca-file", help="Certificates to trust instead of the system's.")
@@ -63,6 +69,7 @@ def join(  # noqa: PLR0913  (one parameter per option)
     server: str,
     token_file: str | None,
     roots: tuple[str, ...],
+    copy_roots: tuple[str, ...],
     name: str | None,
     hook_dir: str | None,
     ca_file: str | None,
@@ -86,7 +93,8 @@ def join(  # noqa: PLR0913  (one parameter per option)
         server=_checked_server(server),
         agent_id="",
         node_name=name or platform.node(),
-        roots=tuple(_checked_root(root) for root in roots),
+        roots=tuple(_checked_root(root) for root in dict.fromkeys((*roots, *copy_roots))),
+        copy_roots=tuple(_checked_root(root) for root in copy_roots),
         hook_directory=os.path.abspath(hook_dir) if hook_dir else None,
         ca_file=os.path.abspath(ca_file) if ca_file else None,
         slots=slots,

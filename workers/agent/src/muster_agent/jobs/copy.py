@@ -14,12 +14,13 @@ from typing import NamedTuple
 from muster_agent.formats.object_store import ObjectStore
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.copy_blocks import CopyConsumer, ExpectedDigests, ProofConsumer
-from muster_agent.jobs.copy_model import CopiedFile, CopyCursor, CopyOrder, CopyTrouble, source_trouble, target_trouble
 from muster_agent.jobs.copy_seal import CopySeal, copy_manifest, survey
 from muster_agent.jobs.copy_source import CopySource, require_whole
 from muster_agent.jobs.copy_target import CopyTarget, Replaced
+from muster_agent.jobs.copy_trouble import CopyTrouble, source_trouble, target_trouble
 from muster_agent.jobs.failpoints import failpoint
 from muster_agent.manifest.model import Manifest
+from muster_agent.protocol.copies import CopiedFile, CopyCursor, CopyOrder
 from muster_agent.reload.plan import Extent
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.throttle import Throttle
@@ -36,6 +37,24 @@ class Part(NamedTuple):
     file: int
     begin: int
     end: int
+
+
+class _Pass(JobControl):
+    """One pass of many: what it moves is told on top of what the passes before it moved."""
+
+    def __init__(self, outer: JobControl, moved_bytes: int, total_bytes: int) -> None:
+        super().__init__(lambda phase, done_bytes, _total: outer.progress(phase, moved_bytes + done_bytes, total_bytes))
+        self._outer = outer
+
+    def check(self) -> None:
+        self._outer.check()
+
+    def cancel(self) -> None:
+        self._outer.cancel()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._outer.cancelled
 
 
 class CopyJob:
@@ -83,8 +102,9 @@ class CopyJob:
         failpoint("copy.begun")
         seal = CopySeal(self._source, cursor.files) if self.order.manifest is None else None
         try:
+            before, left = cursor.copied_bytes, cursor.total_bytes - cursor.copied_bytes
             for parts in _units(cursor.files, _not_copied, self._target.block_bytes):
-                self._copy_unit(parts, seal, control)
+                self._copy_unit(parts, seal, _Pass(control, cursor.copied_bytes - before, left))
                 self._save()
                 failpoint("copy.written")
         finally:
@@ -148,8 +168,9 @@ class CopyJob:
             cursor.proved_by = checksum
             return
         cursor.proved_by = "read_back"
+        before, left = cursor.proven_bytes, cursor.total_bytes - cursor.proven_bytes
         for parts in _units(cursor.files, _not_proven, self.order.chunk_bytes):
-            self._prove_unit(parts, control)
+            self._prove_unit(parts, _Pass(control, cursor.proven_bytes - before, left))
             self._save()
             failpoint("prove.read")
 

@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 
 from muster_agent.formats.codes import finding
-from muster_agent.jobs.copy_model import DIGEST_CHARACTERS, CopiedFile, CopyTrouble
+from muster_agent.jobs.copy_trouble import CopyTrouble
+from muster_agent.manifest.compare import DIGEST_CHARACTERS
 from muster_agent.manifest.model import Manifest
 from muster_agent.manifest.seal import chunk_digests
+from muster_agent.protocol.copies import CopiedFile
 from muster_agent.reload.plan import Extent
 from muster_agent.reload.reader import Check, Consumer
 

@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from muster_agent.formats.root import RootUnreadable, check_folder, check_mount
 from muster_agent.jobs.chunks import StatedShard, read_shards
 from muster_agent.jobs.control import JobControl
-from muster_agent.jobs.copy_model import CopiedFile, CopyCursor, CopyOrder, CopyTrouble, target_trouble
 from muster_agent.jobs.copy_target import Stat
+from muster_agent.jobs.copy_trouble import CopyTrouble, target_trouble
 from muster_agent.jobs.failpoints import failpoint
 from muster_agent.manifest import beside
 from muster_agent.manifest.model import Manifest, manifest_id
+from muster_agent.protocol.copies import CopiedFile, CopyCursor, CopyOrder
 from muster_agent.reload.plan import BLOCK_BYTES, Extent
 from muster_agent.reload.reader import Consumer
 from muster_agent.storage.posix import ALIGN_BYTES

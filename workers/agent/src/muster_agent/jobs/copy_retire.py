@@ -9,14 +9,13 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 
 from muster_agent.formats.names import beside, is_ours
-from muster_agent.jobs.copy_model import CopiedFile, CopyTrouble, target_trouble
 from muster_agent.jobs.copy_survey import list_files
+from muster_agent.jobs.copy_trouble import CopyTrouble, target_trouble
 from muster_agent.jobs.failpoints import failpoint
 from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, VERDICT_NAME
+from muster_agent.protocol.copies import CopiedFile, Known
 
 ASIDE_PREFIX = ".muster-retire-"
-Known = tuple[str, int, int]
-"""Path inside the checkpoint, size in bytes, mtime in ns."""
 
 
 def known_files(files: Sequence[CopiedFile]) -> list[Known]:

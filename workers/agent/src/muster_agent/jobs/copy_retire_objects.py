@@ -10,11 +10,12 @@ import msgspec
 
 from muster_agent.formats.names import beside, is_ours
 from muster_agent.formats.places import bucket_and_prefix
-from muster_agent.jobs.copy_model import CopyTrouble, target_trouble
-from muster_agent.jobs.copy_retire import Known, known_files
+from muster_agent.jobs.copy_retire import known_files
 from muster_agent.jobs.copy_source import files_at
+from muster_agent.jobs.copy_trouble import CopyTrouble, target_trouble
 from muster_agent.jobs.failpoints import failpoint
 from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, VERDICT_NAME
+from muster_agent.protocol.copies import Known
 from muster_agent.storage.s3_writer import S3Writer
 
 NOTE_PREFIX = ".muster-retire-"

@@ -17,11 +17,12 @@ from muster_agent.formats.places import bucket_and_prefix, is_bucket
 from muster_agent.jobs.checkpoint_place import BucketPlace
 from muster_agent.jobs.chunks import read_shards
 from muster_agent.jobs.control import JobControl
-from muster_agent.jobs.copy_model import CopiedFile, CopyCursor, CopyOrder, CopyTrouble
 from muster_agent.jobs.copy_target import Replaced, Stat
+from muster_agent.jobs.copy_trouble import CopyTrouble
 from muster_agent.jobs.failpoints import failpoint
 from muster_agent.manifest import beside
 from muster_agent.manifest.model import Manifest, manifest_id
+from muster_agent.protocol.copies import CopiedFile, CopyCursor, CopyOrder
 from muster_agent.reload.plan import Extent
 from muster_agent.reload.reader import Consumer
 from muster_agent.storage.s3_writer import MAX_PARTS, S3Writer, Upload, etag_of_parts

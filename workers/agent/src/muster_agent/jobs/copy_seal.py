@@ -11,12 +11,13 @@ import xxhash
 from muster_agent.formats.own_checks import SumChecker, recorded_sums
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.copy_blocks import ExpectedDigests
-from muster_agent.jobs.copy_model import CopiedFile, CopyOrder, CopyTrouble
 from muster_agent.jobs.copy_source import CopySource
 from muster_agent.jobs.copy_target import CopyTarget, Stat
+from muster_agent.jobs.copy_trouble import CopyTrouble
 from muster_agent.jobs.seal import SealConsumer
 from muster_agent.manifest.model import Manifest, ShardDigest
 from muster_agent.manifest.seal import assemble, chunk_digests, root_digest, trainable_tensors
+from muster_agent.protocol.copies import CopiedFile, CopyOrder
 from muster_agent.reload.plan import Extent
 
 

@@ -12,9 +12,10 @@ from muster_agent.formats.root import RootUnreadable
 from muster_agent.jobs.checkpoint_place import CheckpointNotFound, CheckpointPlace, StatedShard, place_at
 from muster_agent.jobs.chunks import read_shards
 from muster_agent.jobs.control import JobControl
-from muster_agent.jobs.copy_model import CopiedFile, CopyCursor, CopyOrder, CopyTrouble, source_trouble
 from muster_agent.jobs.copy_posix import same_mark
 from muster_agent.jobs.copy_survey import MAX_FILES, Listing, list_files
+from muster_agent.jobs.copy_trouble import CopyTrouble, source_trouble
+from muster_agent.protocol.copies import CopiedFile, CopyCursor, CopyOrder
 from muster_agent.reload.plan import Extent
 from muster_agent.reload.reader import Consumer
 from muster_agent.reload.totals import ReadTotals

@@ -7,7 +7,8 @@ import stat
 
 from muster_agent.formats.checkpoint import is_family
 from muster_agent.formats.names import is_ours
-from muster_agent.jobs.copy_model import CopiedFile, CopyTrouble, source_trouble
+from muster_agent.jobs.copy_trouble import CopyTrouble, source_trouble
+from muster_agent.protocol.copies import CopiedFile
 
 MAX_FILES = 200_000
 _LEFT_ALONE = frozenset({".snapshot", "lost+found"})

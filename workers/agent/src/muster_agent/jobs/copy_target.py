@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from muster_agent.jobs.control import JobControl
-from muster_agent.jobs.copy_model import CopiedFile, CopyCursor
 from muster_agent.manifest.model import Manifest
+from muster_agent.protocol.copies import CopiedFile, CopyCursor
 from muster_agent.reload.plan import Extent
 from muster_agent.reload.reader import Consumer
 

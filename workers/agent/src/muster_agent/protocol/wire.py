@@ -13,6 +13,7 @@ import msgspec
 from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.manifest.model import Manifest
+from muster_agent.protocol.copies import CopyCursor, CopyOrder, RemovalOrder
 from muster_agent.protocol.results import CeilingReport, ReloadReport
 
 PROTOCOL_VERSION = 1
@@ -28,6 +29,7 @@ class TaskKind(StrEnum):
     RELOAD = "reload"
     CEILING = "ceiling"
     DISRUPT = "disrupt"
+    COPY = "copy"
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -319,6 +321,33 @@ class DisruptBody(_Message, frozen=True, kw_only=True):
     pid: int
     signal_name: str
     injected_unix_seconds: float
+
+
+class CopyParams(_Message, frozen=True, kw_only=True):
+    """One step of a transfer, or as much of it as fits into `seconds`. `step` is the transfer's state (`planned`,
+    `copying`, `proving`, `switching`), with `copy`; `discarding`, with `copy`; or `retiring`, with `removal`."""
+
+    step: str
+    asked_unix_seconds: float
+    """When the rules of a removal were asked, by the server's clock: an old answer is not acted upon."""
+    cursor: CopyCursor
+    copy: CopyOrder | None = None
+    removal: RemovalOrder | None = None
+    seconds: float = 120.0
+
+
+class CopyBody(_Message, frozen=True, kw_only=True):
+    """`state`: ended; going_on (its time was over, or it was told to stop); stays (a removal that something speaks
+    against, as `problem` says); trouble (`problem_code`); asked_too_long_ago."""
+
+    state: str
+    cursor: CopyCursor
+    seconds: float
+    shard_map: ShardMap | None = None
+    """How the copy reads in its place after the switch, without tensors."""
+    problem_code: str = ""
+    problem: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 # -- what training hooks report, forwarded by the agent ----------------------------------------------------------------

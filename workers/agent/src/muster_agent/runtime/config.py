@@ -24,6 +24,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str
     node_name: str
     roots: tuple[str, ...]
+    copy_roots: tuple[str, ...] = ()
+    """Where transfers may write copies and remove them; nowhere unless somebody on this node says so."""
     hook_directory: str | None = None
     ca_file: str | None = None
     slots: int = 1

@@ -16,6 +16,7 @@ def read_facts(config: AgentConfig) -> dict[str, Any]:
     """JSON values only."""
     return {
         "roots": list(config.roots),
+        "copy_roots": list(config.copy_roots),
         "file_systems": {root: _file_system(root) for root in config.roots},
         "gpu_count": read_gpu_count(),
         "cpu_count": len(os.sched_getaffinity(0)),

@@ -60,6 +60,7 @@ class Agent:
         self.clock = ServerClock()
         self.spool = Spool(state.spool)
         self._roots = Roots(config.roots)
+        self._copy_roots = Roots(config.copy_roots)
         self._hook_directory = Path(config.hook_directory) if config.hook_directory else None
         self._lock = threading.Lock()
         self._held: dict[str, Holding] = {}
@@ -259,6 +260,7 @@ class Agent:
     def _result_of(self, holding: Holding) -> TaskResult:
         context = TaskContext(
             roots=self._roots,
+            copy_roots=self._copy_roots,
             limits=self.config.limits,
             control=holding.control,
             reporter=holding.reporter,

@@ -40,6 +40,8 @@ class TaskContext:
     """`clock_offset_seconds()` is the server's clock minus this node's, 0.0 while it is not known."""
 
     roots: Roots
+    copy_roots: Roots
+    """Where copies may be made and removed."""
     limits: Limits
     control: JobControl
     reporter: Reporter

@@ -10,6 +10,7 @@ import msgspec
 
 from muster_agent.protocol.wire import (
     CeilingParams,
+    CopyParams,
     DisruptParams,
     InventoryParams,
     ReloadParams,
@@ -34,6 +35,7 @@ _HANDLERS: dict[TaskKind, tuple[type[msgspec.Struct], str]] = {
     TaskKind.RELOAD: (ReloadParams, "muster_agent.tasks.reload"),
     TaskKind.CEILING: (CeilingParams, "muster_agent.tasks.ceiling"),
     TaskKind.DISRUPT: (DisruptParams, "muster_agent.tasks.disrupt"),
+    TaskKind.COPY: (CopyParams, "muster_agent.tasks.copy"),
 }
 
 

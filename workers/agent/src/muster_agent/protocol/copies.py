@@ -1,38 +1,14 @@
-"""What a copy is asked for, how far it is, and what can go wrong with it, in words that stay."""
+"""What a copy or a removal is asked for, and how far it is: data that goes to agents and back, and into the control
+plane's rows."""
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Sequence
-
 import msgspec
 
-from muster_agent.formats.base import Finding
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest, TensorDigest
 
-DIGEST_CHARACTERS = 16
-
-PASSING = frozenset(
-    {
-        "no_space", "quota", "read_only", "target_unreachable", "source_unreachable", "mount_changed", "io_error",
-        "store_busy", "restoring",
-    }
-)  # fmt: skip
-"""Codes of trouble that may pass by itself or by somebody's help, without a new decision."""
-
-
-class CopyTrouble(Exception):
-    """A copy cannot go on. `code` is stable, the message says what to do."""
-
-    def __init__(self, code: str, message: str, *, findings: Sequence[Finding] = ()) -> None:
-        super().__init__(message)
-        self.code = code
-        self.findings = tuple(findings)
-
-    @property
-    def may_pass(self) -> bool:
-        """Whether trying again later makes sense."""
-        return self.code in PASSING
+Known = tuple[str, int, int]
+"""Path inside the checkpoint, size in bytes, mtime in ns."""
 
 
 class CopiedFile(msgspec.Struct, kw_only=True):
@@ -118,34 +94,30 @@ class CopyOrder(msgspec.Struct, frozen=True, kw_only=True):
         return self.manifest.chunk_bytes if self.manifest is not None else CHUNK_BYTES
 
 
-_TARGET_CODES = {
-    errno.ENOSPC: ("no_space", "there is no space left"),
-    errno.EDQUOT: ("quota", "the quota is used up"),
-    errno.EROFS: ("read_only", "the file system is mounted read-only"),
-    errno.EACCES: ("denied", "this user may not write there"),
-    errno.EPERM: ("denied", "this user may not write there"),
-    errno.EFBIG: ("too_large", "the file system takes no file so large"),
-    errno.ENAMETOOLONG: ("too_large", "the file system takes no name so long"),
-}
-_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ENOTCONN, errno.EHOSTDOWN, errno.ENODEV})
+class ColderCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """A verified copy on a slower tier, with every file as it was when it was verified."""
+
+    tier: str
+    path: str
+    root: str
+    files: tuple[Known, ...]
 
 
-def target_trouble(error: OSError, place: str) -> CopyTrouble:
-    """What an error of the target means."""
-    number = error.errno or 0
-    code, told = _TARGET_CODES.get(number, ("", ""))
-    if not code:
-        code = "target_unreachable" if number in _GONE else "io_error"
-        told = error.strerror or str(error)
-    return CopyTrouble(code, f"writing to {place} failed: {told}")
+class RemovalOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """Remove the checkpoint at `source`: the rules of the rows have been asked, and what is left is to look at the
+    storage. `tag` names what it hides meanwhile, and is the same for every attempt."""
 
-
-def source_trouble(error: OSError, place: str) -> CopyTrouble:
-    """What an error of the source means."""
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return CopyTrouble("source_changed", f"{place} was removed or replaced while it was copied")
-    told = error.strerror or str(error)
-    if isinstance(error, PermissionError):
-        return CopyTrouble("denied", f"this user may not read {place}")
-    code = "source_unreachable" if (error.errno or 0) in _GONE else "io_error"
-    return CopyTrouble(code, f"reading {place} failed: {told}")
+    source: str
+    source_root: str
+    tag: str
+    source_mark: tuple[int, ...] = ()
+    known: tuple[Known, ...] | None = None
+    """Exactly these files may go. None: all that lie there, if those in `recorded` are still those of `fingerprint`."""
+    recorded: tuple[str, ...] = ()
+    fingerprint: str = ""
+    colder: tuple[ColderCopy, ...] | None = None
+    """One of these must lie there now; None where it goes for good."""
+    lacks_nothing: bool = False
+    """The colder copy must have each file of the source, also those that no format knows."""
+    stays: str = ""
+    """A rule speaks against it by now: only a removal that was under way before is finished."""
