@@ -298,3 +298,14 @@ def test_metadata_may_ask_for_a_member_of_its_own_enumeration_by_name(tmp_path: 
 def test_metadata_that_looks_up_anything_else_is_unsafe(tmp_path: Path, target: Global, member: str) -> None:
     shard_map = with_properties(tmp_path, of_memory_format(target, member))
     assert [found.code for found in shard_map.findings if found.severity is Severity.DAMAGE] == ["metadata_unsafe"]
+
+
+@pytest.mark.parametrize("around", ["", "app.", "state."])
+@pytest.mark.parametrize("optimizer", ["optim", "optimizers"])
+def test_state_inside_one_object_keeps_its_roles(tmp_path: Path, around: str, optimizer: str) -> None:
+    """PyTorch's own example puts all state into an object `app`, Composer into `state`."""
+    names = (f"{around}model.w", f"{around}{optimizer}.state.w.exp_avg")
+    write_dcp(tmp_path / "ep0-ba10", {"__0_0.distcp": [Piece(name, (0,), (4,), (4,)) for name in names]})
+    age(tmp_path)
+    shard_map = read(tmp_path / "ep0-ba10")
+    assert (shard_map.step, shard_map.status, shard_map.resumable) == (10, Status.COMPLETE, True)

@@ -348,3 +348,38 @@ def test_adapters_with_names_of_their_own_are_weights(tmp_path: Path) -> None:
     found = read(folder)
     assert (found.status, found.resumable) == (Status.INCOMPLETE, False)
     assert alarms(found) == [("shard_missing", "reference/adapter_model.safetensors")]
+
+
+def paddle_nlp(place: Path) -> Path:
+    """What PaddleNLP's Trainer leaves: the Trainer's own files, with state that Paddle itself saved."""
+    place.mkdir(parents=True)
+    shutil.copy(DATA / "paddle" / "linear.pdparams", place / "model_state.pdparams")
+    shutil.copy(DATA / "paddle" / "linear.pdopt", place / "optimizer.pdopt")
+    (place / "scheduler.pdparams").write_bytes(b"\x80\x04}.")
+    (place / "rng_state.pth").write_bytes(b"\x80\x04}.")
+    (place / "trainer_state.json").write_text(json.dumps({"global_step": 10}))
+    age(place)
+    return place
+
+
+def test_state_of_paddle_beside_the_trainers_files_is_read(tmp_path: Path) -> None:
+    shard_map = read_checkpoint(paddle_nlp(tmp_path / "checkpoint-10"))
+    assert (shard_map.step, shard_map.status, shard_map.resumable) == (10, Status.COMPLETE, True)
+
+
+@pytest.mark.parametrize("name", ["model_state.pdparams", "optimizer.pdopt"])
+def test_a_cut_file_of_paddle_is_damage(tmp_path: Path, name: str) -> None:
+    place = paddle_nlp(tmp_path / "checkpoint-10")
+    damage(place / name, "truncate")
+    shard_map = read_checkpoint(place)
+    assert shard_map.status is Status.CORRUPT and name in {found.path for found in shard_map.findings}
+
+
+def test_a_number_that_counts_reports_is_no_other_step(tmp_path: Path) -> None:
+    """Ray Train calls what a report brings `checkpoint_000001`, whatever lies in it."""
+    place = copy_sample("huggingface/trainer-single/checkpoint-9", tmp_path)
+    moved = tmp_path / "run" / "checkpoint_000001"
+    moved.parent.mkdir()
+    place.rename(moved)
+    shard_map = read_checkpoint(moved)
+    assert shard_map.step == 9 and "step_mismatch" not in {found.code for found in shard_map.findings}

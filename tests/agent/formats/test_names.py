@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from muster_agent.formats.names import (
-    counts_epochs,
+    counts_epochs_or_saves,
     is_set_aside,
     is_temporary,
     is_word_for_last,
@@ -123,7 +123,11 @@ def test_a_temporary_name_says_which_step_it_is_for(name: str, step: int | None)
 
 @pytest.mark.parametrize("name", ["epoch3", "epoch_12.pt", "Epoch-1"])
 def test_epochs_are_told_from_steps(name: str) -> None:
-    assert counts_epochs(name) and not counts_epochs("step-3") and not counts_epochs("epoch=1-step=3.ckpt")
+    assert (
+        counts_epochs_or_saves(name)
+        and not counts_epochs_or_saves("step-3")
+        and not counts_epochs_or_saves("epoch=1-step=3.ckpt")
+    )
 
 
 @pytest.mark.parametrize("name", ["step-100.backup", "checkpoint-5_old", "step-5.bak2", "step-7-corrupt"])

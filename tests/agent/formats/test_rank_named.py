@@ -243,3 +243,42 @@ def test_fewer_ranks_with_larger_parts_are_a_change_of_the_world_not_a_loss(tmp_
     larger = {"state": {0: {"m": Tensor("0", (64, 64))}}, "param_groups": [{"lr": 0.1}]}
     written(tmp_path, {"optim_000200_rank0.pt": torch_zip(larger)})
     assert inventory(tmp_path).checkpoints[0].status is Status.COMPLETE
+
+
+# -- a padded number before the rank, and two networks -----------------------------------------------------------------
+def test_steps_told_by_a_padded_number_before_the_rank_are_not_mixed(tmp_path: Path) -> None:
+    names = {step: [f"model_{step:07d}.rank_{rank}.pth" for rank in (0, 1)] for step in (1249, 2499)}
+    files = {
+        name: torch_zip(
+            {"model": {"w": Tensor("0", (4, 4))}, "optimizer": {"state": {}, "param_groups": []}, "iteration": step}
+        )
+        for step, pair in names.items()
+        for name in pair
+    }
+    pointers = {f"last_checkpoint.rank_{rank}": names[2499][rank].encode() for rank in (0, 1)}
+    place = written(tmp_path / "run", {**files, **pointers})
+    found = inventory(place)
+    assert [(one.step, one.world_size, one.status, one.resumable) for one in found.checkpoints] == [
+        (2499, 2, Status.COMPLETE, True),
+        (1249, 2, Status.COMPLETE, True),
+    ]
+    assert {pointer.target for pointer in found.pointers} == set(names[2499])
+
+
+def two_networks(place: Path, *names: str) -> Path:
+    state = {"model": {"w": Tensor("0", (4, 4))}, "optimizer": {"state": {}, "param_groups": []}}
+    return written(place, {f"{name}.pth": torch_zip({**state, "iteration": int(name[2:])}) for name in names})
+
+
+def test_generator_and_discriminator_of_a_step_are_one_checkpoint(tmp_path: Path) -> None:
+    found = inventory(two_networks(tmp_path / "run", "G_1000", "D_1000", "G_2000", "D_2000")).checkpoints
+    assert [(one.step, one.status, len(one.shards)) for one in found] == [
+        (2000, Status.COMPLETE, 2),
+        (1000, Status.COMPLETE, 2),
+    ]
+
+
+def test_one_network_without_the_other_is_incomplete(tmp_path: Path) -> None:
+    found = inventory(two_networks(tmp_path / "run", "G_1000", "D_1000", "G_2000")).checkpoints
+    assert [(one.step, one.status) for one in found] == [(2000, Status.INCOMPLETE), (1000, Status.COMPLETE)]
+    assert damaged(found[0]) == {("shard_missing", "D_2000.pth")}

@@ -143,8 +143,6 @@ def test_files_that_only_lie_beside_checkpoints_are_not_taken_for_some(tmp_path:
 @pytest.mark.parametrize(
     "files",
     [
-        {"checkpoint_1000": b"\x82\xa6params" + bytes(range(256)) * 9},
-        {"ckpt-3.index": b"\x00\x01" * 90, "ckpt-3.data-00000-of-00001": b"\x05" * 900},
         {"weights.12.h5": b"\x89HDF\r\n\x1a\n" + bytes(900)},
         {"model_3.pdparams": b"\x01" * 900},
         {"checkpoint-30.tar.gz": b"\x1f\x8b" + bytes(900)},

@@ -78,3 +78,37 @@ def test_it_is_read_and_sealed_by_its_path(tmp_path: Path) -> None:
 def test_without_the_state_the_weights_are_checkpoints_by_themselves(tmp_path: Path) -> None:
     made = {name: data for name, data in files().items() if not name.startswith("recipe")}
     assert {one.format for one in found(tmp_path, made)} == {"safetensors"}
+
+
+# -- before 0.5, all in one folder -------------------------------------------------------------------------------------
+def flat(epochs: int = 2, epochs_run: int | None = None) -> dict[str, bytes]:
+    weights = torch_zip({"w": Tensor("0", (8, 8))})
+    made = {f"hf_model_000{shard}_{epoch}.pt": weights for shard in (1, 2) for epoch in range(epochs)}
+    state = {"optimizer": OPTIMIZER, "seed": 7, "epochs_run": epochs_run or epochs, "total_epochs": 3}
+    return {**made, "recipe_state.pt": torch_zip(state, "recipe_state"), "config.json": b"{}"}
+
+
+def test_in_one_folder_the_newest_epoch_goes_with_the_state(tmp_path: Path) -> None:
+    by_epoch = {one.step: one for one in found(tmp_path, flat())}
+    assert {epoch: (one.format, one.status, one.resumable) for epoch, one in by_epoch.items()} == {
+        1: ("torchtune", Status.COMPLETE, True),
+        0: ("torchtune", Status.COMPLETE, False),
+    }
+    assert {shard.path for shard in by_epoch[1].shards} == {
+        "hf_model_0001_1.pt",
+        "hf_model_0002_1.pt",
+        "recipe_state.pt",
+    }
+    assert read_checkpoint(by_epoch[1].path).resumable
+
+
+def test_in_one_folder_a_shard_that_other_epochs_have_is_missed(tmp_path: Path) -> None:
+    made = flat()
+    del made["hf_model_0002_1.pt"]
+    newest = next(one for one in found(tmp_path, made) if one.step == 1)
+    assert newest.status is Status.INCOMPLETE and "hf_model_0002_1.pt" in {one.path for one in newest.findings}
+
+
+def test_in_one_folder_a_state_of_another_epoch_is_told(tmp_path: Path) -> None:
+    newest = next(one for one in found(tmp_path, flat(epochs_run=1)) if one.step == 1)
+    assert not newest.resumable and any("when 1 epochs had been run" in one.detail for one in newest.findings)

@@ -20,7 +20,7 @@ BINDING_NAMES = frozenset({MEGATRON_TRACKER, DLROVER_TRACKER, BRIDGE_TRACKER})
 """Written after all ranks finished, so a newer step beside them is not one to resume from."""
 OTHER_STATE_NAMES = frozenset({"latest_universal"})
 """Read only by a job that asks for that kind of checkpoint, so they say nothing about the others."""
-_RANKED = re.compile(r"[-_.]rank\d+")
+_RANKED = re.compile(r"[-_.]rank_?\d+")
 
 
 class AlwaysWritten(NamedTuple):
@@ -107,8 +107,8 @@ def number_of(path: str, step: int | None) -> int | None:
 def is_named(path: str, target: str) -> bool:
     """Whether the checkpoint at `path` is what a pointer calls `target`; a family's path stands for all its files."""
     name = os.path.basename(path)
-    if "{" not in name:
-        return name == target
+    if "{" not in name or name == f"{target}.{{part}}":
+        return name in (target, f"{target}.{{part}}")
     parts = (re.escape(part) for part in re.split(r"\{\w+\}", name))
     return re.fullmatch(r"\d+".join(parts), target, re.ASCII) is not None
 

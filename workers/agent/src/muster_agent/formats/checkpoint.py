@@ -19,7 +19,7 @@ from muster_agent.formats.foreign import UNKNOWN_FORMAT
 from muster_agent.formats.hub_cache import root_of
 from muster_agent.formats.limits import NeedsChild
 from muster_agent.formats.names import (
-    counts_epochs,
+    counts_epochs_or_saves,
     family_folder,
     is_temporary,
     run_of_path,
@@ -232,7 +232,7 @@ def _conclude(draft: Draft, path: str, folder: Folder, age_limit: AgeLimit) -> S
         named = step_of_file(os.path.basename(path))
     if is_temporary(os.path.basename(path)):
         draft.settling, named = True, step_of_unfinished(os.path.basename(path))
-    if draft.number_is_no_step or (draft.step is not None and counts_epochs(os.path.basename(path))):
+    if draft.number_is_no_step or (draft.step is not None and counts_epochs_or_saves(os.path.basename(path))):
         named = None
     if _may_share_files(folder):
         draft.shards = [_with_shared_file(shard, folder) for shard in draft.shards]

@@ -224,13 +224,13 @@ def _check_files(draft: Draft, folder: Folder, plan: Plan, by_file: Mapping[str,
 
 
 def _roles_by_file(plan: Plan) -> dict[str, set[Role]]:
-    """What each file holds, by the first part of the names of its records."""
+    """What each file holds, by the names of its records."""
     roles: dict[str, set[Role]] = defaultdict(set)
     known: dict[str, Role] = {}
     for (name, _), record in plan.stored.items():
         role = known.get(name)
         if role is None:
-            role = known[name] = role_of(name.split(".", 1)[0])
+            role = known[name] = role_of(name)
         roles[record.file].add(role)
     return roles
 

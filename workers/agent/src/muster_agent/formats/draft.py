@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import msgspec
@@ -97,18 +97,29 @@ _ROLE_WORDS: dict[str, Role] = {
 
 
 def role_of(tensor: str) -> Role:
-    """The role of a tensor by the first part of its name: `optimizer.exp_avg.w` and `optimizer_0.w` are optimizer
-    state; else model. Megatron numbers the parts of a composed optimizer in front (`chained_0.optimizer.exp_avg.w`)."""
+    """The role of a tensor by the first part of its name that tells one: `optimizer.exp_avg.w`, `optimizer_0.w` and
+    `state.optimizers.w` are optimizer state; else model."""
     head = tensor.split(".", 1)[0].split("/", 1)[0]
-    if head.startswith("chained_"):
+    if _is_wrapper(head):
         head = tensor.partition(".")[2].split(".", 1)[0]
     word = head.lower()
     return _ROLE_WORDS.get(word) or _ROLE_WORDS.get(word.rstrip("0123456789").rstrip("_"), Role.MODEL)
 
 
-def roles_of(names: Iterable[str]) -> set[Role]:
+def roles_of(names: Collection[str]) -> set[Role]:
     """The roles of many tensors; as role_of, at the cost of one look-up per distinct first part."""
-    return {role_of(name) for name in {name.split(".", 1)[0]: name for name in names}.values()}
+    by_head = {name.split(".", 1)[0]: name for name in names}
+    wrapped = (name for name in names if _is_wrapper(name.split(".", 1)[0])) if any(map(_is_wrapper, by_head)) else ()
+    return {role_of(name) for name in (*by_head.values(), *wrapped)}
+
+
+def _is_wrapper(head: str) -> bool:
+    """Whether the first part of a name only says that all state lies in one object: Composer's `state`, the `app` of
+    PyTorch's own example; Megatron numbers the parts of a composed optimizer (`chained_0.optimizer.exp_avg.w`)."""
+    return head in _WRAPPERS or head.startswith("chained_")
+
+
+_WRAPPERS = frozenset({"state", "app"})
 
 
 _ORDER = list(Role)

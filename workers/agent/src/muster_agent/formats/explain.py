@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from muster_agent.formats.base import Finding, Role, Severity, ShardMap, Status
 from muster_agent.formats.explain_words import words_of
-from muster_agent.formats.names import counts_epochs, step_of_file, step_of_name, step_of_unfinished
+from muster_agent.formats.names import counts_epochs_or_saves, step_of_file, step_of_name, step_of_unfinished
 from muster_agent.formats.times import iso_time
 from muster_agent.formats.verdict import COULD_NOT_LOOK, NOT_THERE
 
@@ -66,7 +66,7 @@ def _step(one: ShardMap) -> Iterator[str]:
         yield f"{one.step}, from the state inside: the name {name} gives none by its whole form."
     elif named == one.step:
         yield f"{one.step}, from the name {name}; nothing inside contradicts it."
-    elif counts_epochs(name):
+    elif counts_epochs_or_saves(name):
         yield f"{one.step}, from the state inside; the name {name} counts epochs."
     else:
         yield f"{one.step}, from the state inside, which counts; the name {name} says {named}."

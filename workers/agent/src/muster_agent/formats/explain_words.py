@@ -116,12 +116,28 @@ FORMAT_WORDS: dict[str, FormatWords] = {
         "the final name without `.tmp`", "the grid of ranks is full, for the optimizer too, and every file is whole",
     ),
     "torchtune": FormatWords(
-        "torchtune checkpoint", "`recipe_state/recipe_state.pt` beside folders `epoch_N` of weights",
+        "torchtune checkpoint", "`recipe_state.pt` beside the weights of epochs",
         None, "the newest weights are whole, and the state beside them is of the same epoch",
     ),
     "colossalai": FormatWords(
         "ColossalAI checkpoint", "`running_states.json` beside `modeling/` or `model/`, and `optimizer/` with an index",
         "`running_states.json`, written last", "every file that the two indexes name is there and whole",
+    ),
+    "tensorflow": FormatWords(
+        "TensorFlow checkpoint", "an `.index` beside `.data-00000-of-00001`",
+        "the `.index`, written last", "the index can be read and each data file ends where its last tensor does",
+    ),
+    "flax": FormatWords(
+        "file of flax", "one msgpack value of arrays, as `save_checkpoint` without Orbax leaves it",
+        None, "the value ends exactly at the file's end",
+    ),
+    "nanotron": FormatWords(
+        "Nanotron checkpoint", "`checkpoint_metadata.json` beside `model/`",
+        "`checkpoint_metadata.json`", "every rank that the names count has its files, and every file is whole",
+    ),
+    "basicsr": FormatWords(
+        "BasicSR checkpoint", "`models/net_*_N.pth` with `training_states/N.state` beside it",
+        None, "every network that other iterations have is there, and every file is whole",
     ),
 }  # fmt: skip
 

@@ -64,6 +64,8 @@ class Finder:
         self.enter(place, 0)
         if not self.tasks:
             self.follow_links()
+        if not self.tasks and step_of_name(os.path.basename(place)) is not None:
+            self.tasks.append(self._task(place, lambda: self.look(place), self.read_step, self.look(place)))
 
     def _one(self, place: str) -> Task | None:
         """The single checkpoint at `place`; None for a folder not named like a step, or that only holds such ones."""
@@ -84,7 +86,7 @@ class Finder:
         folder = self.look(place, inside)
         if registry.claim(folder) is None and any(step_of_name(name) is not None for name in folder.folders):
             return None
-        if registry.is_numbered_run(folder):
+        if registry.is_numbered_run(folder) or registry.may_be_a_run(folder):
             return None
         return Task(place, parent, None, lambda: self.look(place, inside), self.read_step, folder)
 
@@ -180,8 +182,7 @@ class Finder:
 
     def _step_reader(self, depth: int) -> Read:
         def read(folder: Folder, age_limit: AgeLimit, children: Children) -> ShardMap | Later | None:
-            is_run = _holds_steps(folder) and (registry.claim(folder) is None or registry.is_numbered_run(folder))
-            if depth < MAX_DEPTH and is_run:
+            if depth < MAX_DEPTH and _is_run(folder):
                 self.nested.append((folder, depth))
                 return None
             return self.read_step(folder, age_limit, children)
@@ -190,6 +191,13 @@ class Finder:
 
     def read_step(self, folder: Folder, age_limit: AgeLimit, children: Children) -> ShardMap | Later:
         return begin_folder(folder, children, age_limit=age_limit, with_tensors=False)
+
+    def _take_nested(self, folder: Folder, depth: int) -> None:
+        """What is named like a step and holds nothing that could be one is listed as what it seems to be."""
+        before = len(self.tasks)
+        self._take(folder, depth)
+        if len(self.tasks) == before and registry.may_be_a_run(folder):
+            self.tasks.append(self._task(folder.path, lambda: self.look(folder.path), self.read_step, folder))
 
     def _take_pointers(self, folder: Folder) -> None:
         for name in sorted(folder.files.keys() | folder.links):
@@ -217,7 +225,7 @@ class Finder:
                 read.append(found)
                 self.progress.done()
             for folder, depth in self.nested:
-                self._take(folder, depth)
+                self._take_nested(folder, depth)
             if not self.tasks:
                 self.follow_links()
         for found in self.reading.rest():
@@ -229,6 +237,13 @@ class Finder:
 def _is_hidden(name: str) -> bool:
     """Whether it is a hidden folder, and not one of checkpoints, which some jobs hide: `.checkpoints`."""
     return name.startswith(".") and not is_like_a_checkpoint(name[1:])
+
+
+def _is_run(folder: Folder) -> bool:
+    """Whether a folder that is named like a step holds checkpoints, and is none."""
+    if _holds_steps(folder) and registry.claim(folder) is None:
+        return True
+    return registry.is_numbered_run(folder) or registry.may_be_a_run(folder)
 
 
 def _holds_steps(folder: Folder) -> bool:

@@ -13,8 +13,8 @@ from muster_agent.formats.safetensors import read_json
 
 UNKNOWN_FORMAT = "unknown"
 _MAX_MARK_BYTES = 64 * 1024
-_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".gguf", ".nemo", ".msgpack", ".npz", ".pdparams", ".keras")
-_SUFFIXES_OF_MUCH = (".h5", ".hdf5", ".tar", ".params", ".weights", ".index")
+_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".gguf", ".nemo", ".npz", ".pdparams", ".keras")
+_SUFFIXES_OF_MUCH = (".h5", ".hdf5", ".tar", ".params", ".weights")
 """Checkpoints only where they are named so as well."""
 _LEAST_BYTES = 1024
 _PACKED = re.compile(
@@ -42,8 +42,6 @@ def claims_file(folder: Folder, name: str) -> bool:
     seen = folder.files.get(name)
     if seen is None or not is_like_a_checkpoint(name):
         return False
-    if name.endswith(".index"):
-        return any(other.startswith(f"{name.removesuffix('.index')}.data-") for other in folder.files)
     if name.endswith(_SUFFIXES_OF_MUCH):
         return True
     return seen.size_bytes > _LEAST_BYTES and "." not in name and not _is_text(folder, name)

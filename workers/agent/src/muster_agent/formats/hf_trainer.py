@@ -23,6 +23,7 @@ from muster_agent.formats.hf_state import add_fsdp, add_state_files, deepspeed_f
 from muster_agent.formats.hf_weights import add_weights, is_weight_name
 from muster_agent.formats.names import is_temporary
 from muster_agent.formats.nested import read_nested
+from muster_agent.formats.paddle import add_paddle
 from muster_agent.formats.pickle_machine import Record
 from muster_agent.formats.safetensors import add_absent, decode_json, metadata_entry, other_files
 from muster_agent.formats.torch_archive import Loaded
@@ -72,6 +73,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     _add_deepspeed(draft, folder, with_tensors=with_tensors)
     _add_named_adapters(draft, folder, with_tensors=with_tensors)
     states = add_state_files(draft, folder, torch_names(folder, used), with_tensors=with_tensors)
+    add_paddle(draft, folder)
     arguments = _arguments(states)
     if not used and not fsdp_ranks and not _holds(draft, Role.MODEL):
         _note_no_weights(draft, folder)

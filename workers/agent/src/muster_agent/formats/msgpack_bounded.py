@@ -13,11 +13,12 @@ MAX_DEPTH = 200
 
 
 class MsgpackRefused(Exception):
-    """The bytes are no msgpack value, or break a bound; `reason` says which."""
+    """The bytes are no msgpack value, or break a bound; `reason` says which. `ends_early`: more bytes were announced
+    than there are."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, ends_early: bool = False) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.ends_early = reason, ends_early
 
 
 class Extension(NamedTuple):
@@ -62,19 +63,22 @@ _PLAIN = {0xC0: None, 0xC2: False, 0xC3: True}
 
 def parse_msgpack(data: bytes) -> Any:
     """The one value that `data` is. Raises MsgpackRefused."""
-    reader = _Reader(data)
-    try:
-        value = reader.run()
-    except struct.error:
-        raise MsgpackRefused("it ends in the middle of a number") from None
-    if reader.at != len(data):
-        raise MsgpackRefused(f"{len(data) - reader.at} bytes lie behind its end")
-    return value
+    return Reader(data, len(data)).whole()
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
+class Reader:
+    """Reads one value from byte `at` on, up to `end`. Where the bytes lie, and what is made of long ones, is for
+    `take`, `binary` and `extension` to say."""
+
+    def __init__(self, data: bytes, end: int) -> None:
+        self.data, self.at, self.end = data, 0, end
+
+    def whole(self) -> Any:
+        """The one value that all the bytes are. Raises MsgpackRefused."""
+        value = self.run()
+        if self.at != self.end:
+            raise MsgpackRefused(f"{self.end - self.at} bytes lie behind its end")
+        return value
 
     def run(self) -> Any:
         waiting: list[_Open] = []
@@ -98,7 +102,7 @@ class _Reader:
         raise MsgpackRefused("it has more values than Muster reads")
 
     def _one(self) -> Any:
-        code = self._take(1)[0]
+        code = self.take(1)[0]
         if code < 0x80 or code >= 0xE0:
             return code if code < 0x80 else code - 0x100
         if code < 0xA0:
@@ -109,38 +113,48 @@ class _Reader:
             return _PLAIN[code]
         if code in _FIXED:
             form = _FIXED[code]
-            return form.unpack(self._take(form.size))[0]
+            return form.unpack(self.take(form.size))[0]
         if 0xD4 <= code <= 0xD8:
-            return Extension(self._take(1)[0], self._take(1 << code - 0xD4))
+            return self.extension(1 << code - 0xD4)
         if code not in _LENGTH_BYTES:
             raise MsgpackRefused(f"byte {self.at - 1} begins no value")
-        return self._long(code, int.from_bytes(self._take(_LENGTH_BYTES[code]), "big"))
+        return self._long(code, int.from_bytes(self.take(_LENGTH_BYTES[code]), "big"))
 
     def _long(self, code: int, length: int) -> Any:
         if code <= 0xC6:
-            return self._take(length)
+            return self.binary(length)
         if code <= 0xC9:
-            return Extension(self._take(1)[0], self._take(length))
+            return self.extension(length)
         if code <= 0xDB:
             return self._text(length)
         return self._open(length, is_map=code >= 0xDE)
 
     def _open(self, count: int, *, is_map: bool) -> _Open:
         parts = 2 * count if is_map else count
-        if parts > len(self.data) - self.at:
-            raise MsgpackRefused(f"it announces {count} entries, more than its bytes can hold")
+        if parts > self.end - self.at:
+            raise MsgpackRefused(f"it announces {count} entries, more than its bytes can hold", ends_early=True)
         return _Open(parts, is_map=is_map)
 
     def _text(self, length: int) -> str:
         try:
-            return self._take(length).decode()
+            return self.take(length).decode()
         except UnicodeDecodeError:
             raise MsgpackRefused("a text in it is not valid UTF-8") from None
 
-    def _take(self, count: int) -> bytes:
-        end = self.at + count
-        if end > len(self.data):
-            raise MsgpackRefused(f"it claims {count} bytes at byte {self.at}, and {len(self.data) - self.at} are left")
-        taken = self.data[self.at : end]
-        self.at = end
-        return taken
+    def binary(self, length: int) -> Any:
+        return self.take(length)
+
+    def extension(self, length: int) -> Any:
+        return Extension(self.take(1)[0], self.take(length))
+
+    def take(self, count: int) -> bytes:
+        end = self._step(count)
+        return self.data[end - count : end]
+
+    def _step(self, count: int) -> int:
+        """Go on by `count` bytes, and give the place behind them."""
+        begin, self.at = self.at, self.at + count
+        if self.at > self.end:
+            detail = f"it claims {count} bytes at byte {begin}, and {self.end - begin} are left"
+            raise MsgpackRefused(detail, ends_early=True)
+        return self.at

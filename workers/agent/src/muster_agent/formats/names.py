@@ -19,7 +19,10 @@ _EPOCH_AND_UPDATE = re.compile(rf"checkpoint_?\d+_{_NUMBER}(?:[-_.].*)?", re.ASC
 """fairseq counts epochs and updates; the updates are the steps."""
 _EPOCH_AND_BATCH = re.compile(rf"(?:.*[-_])?ep\d+-ba{_NUMBER}(?:-rank(?:\d+|\{{\w+\}}))?", re.ASCII)
 """Composer: `ep0-ba10-rank3.pt`; batches are the steps."""
+_OWN_WAYS = re.compile(rf"ep\d{{1,9}}-ba{_NUMBER}|step_{_NUMBER}_ckp", re.ASCII)
+"""Folders of Composer (`ep0-ba10`) and of fms-fsdp."""
 _EPOCH_NAME = re.compile(r"epoch[-_=]?\d+", re.ASCII | re.IGNORECASE)
+_SAVE_NAME = re.compile(r"checkpoint_0\d{5}", re.ASCII)
 _GENERIC_FOLDERS = frozenset(
     {
         *("checkpoint", "checkpoints", "ckpt", "ckpts", "weights", "snapshot", "snapshots", "output", "outputs"),
@@ -40,8 +43,8 @@ _TEMPORARY_ENDING = re.compile(r"(?:\.orbax-checkpoint-tmp|\.tmp|_tmp_|\.partial
 def step_of_name(name: str) -> int | None:
     """The step that a checkpoint folder's name gives by full match: `step-100` is 100, `step-100.backup` is None. A
     number with more than 18 digits is none, nor is one in other digits than 0 to 9."""
-    match = _STEP_NAME.fullmatch(name) or _KEYED_STEP.fullmatch(name)
-    return int(match.group(1)) if match else None
+    match = _STEP_NAME.fullmatch(name) or _KEYED_STEP.fullmatch(name) or _OWN_WAYS.fullmatch(name)
+    return int(match[match.lastindex or 1]) if match else None
 
 
 def step_of_file(name: str) -> int | None:
@@ -53,9 +56,10 @@ def step_of_file(name: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def counts_epochs(name: str) -> bool:
-    """Whether the number in the name counts epochs, so that the state inside may rightly say another step."""
-    return _EPOCH_NAME.fullmatch(stem_of(name)) is not None
+def counts_epochs_or_saves(name: str) -> bool:
+    """Whether the number in the name counts epochs, or saves as Ray Train's `checkpoint_000003` does, so that the state
+    inside may rightly say another step."""
+    return _EPOCH_NAME.fullmatch(stem_of(name)) is not None or _SAVE_NAME.fullmatch(name) is not None
 
 
 def stem_of(name: str) -> str:
@@ -66,7 +70,7 @@ def stem_of(name: str) -> str:
 
 _DOUBLE_ENDING = re.compile(r"(.+)\.(?:pth|pt|ckpt)\.(?:tar|zip|model)", re.ASCII | re.IGNORECASE | re.DOTALL)
 _LIKE_A_CHECKPOINT = re.compile(
-    r"(?:checkpoint|ckpt|chkpt|last|latest|best|model|snapshot|weights).*|.*[-_.](?:step|iter)[-_=]?\d*",
+    r"(?:checkpoint|ckpt|chkpt|last|latest|best|model|snapshot|weights|streaming_(?:train_state|params)).*|.*[-_.](?:step|iter)[-_=]?\d*",
     re.ASCII | re.DOTALL,
 )
 

@@ -6,6 +6,7 @@ What a note says is a name or a number beside it, never a path to follow.
 from __future__ import annotations
 
 import os
+import re
 
 from muster_agent.decide.frameworks import BINDING_NAMES, BRIDGE_TRACKER, MEGATRON_TRACKER
 from muster_agent.decide.model import Pointer
@@ -19,6 +20,12 @@ _TEXT_NAMES = frozenset(
     {"latest_checkpointed_iteration.txt", "dlrover_latest.txt", "latest", "latest_universal", "last"}
     | {"latest_step.txt", "latest.txt", "latest_checkpoint.txt", "last_checkpoint"}
 )
+_OF_A_RANK = re.compile(r"last_checkpoint\.rank_\d{1,6}", re.ASCII)
+"""Each rank's own, of DINOv2 and others that build on fvcore."""
+_TENSORFLOW = "checkpoint"
+"""TensorFlow's: a text that also lists the checkpoints kept."""
+_TENSORFLOW_LATEST = re.compile(rb'^model_checkpoint_path: "([^"\n]*)"', re.MULTILINE)
+_MAX_STATE_BYTES = 1024 * 1024
 _TEXT_LINK_ENDING = ".symlink"
 """Composer's way to say where a link would lead, on storage that has none: `latest-rank0.pt.symlink`."""
 _MAX_TEXT_BYTES = 4096
@@ -34,7 +41,12 @@ def is_pointer(folder: Folder, name: str) -> bool:
         return is_word_for_last(name) or name in _TEXT_NAMES or name.endswith(_TEXT_LINK_ENDING)
     if name in folder.folders:
         return False
-    return name in _TEXT_NAMES or name == BRIDGE_TRACKER or name.endswith(_TEXT_LINK_ENDING)
+    is_text = name in _TEXT_NAMES or _OF_A_RANK.fullmatch(name) is not None or name.endswith(_TEXT_LINK_ENDING)
+    return (
+        is_text
+        or name == BRIDGE_TRACKER
+        or (name == _TENSORFLOW and any(one.endswith(".index") for one in folder.files))
+    )
 
 
 def is_other_name(folder: Folder, name: str) -> bool:
@@ -55,7 +67,7 @@ def read_pointer(folder: Folder, name: str) -> Told:
     if name == BRIDGE_TRACKER:
         return _read_train_state(folder, name, path)
     try:
-        raw = folder.read(name, _MAX_TEXT_BYTES + 1)
+        raw = folder.read(name, _MAX_STATE_BYTES if name == _TENSORFLOW else _MAX_TEXT_BYTES + 1)
     except OSError as error:
         detail = f"{name} could not be read: {error.strerror}"
         return _unreadable(path, detail, cure="Give this user read access to it.")
@@ -69,6 +81,9 @@ def _unreadable(path: str, detail: str, *, cure: str | None = None) -> Told:
 
 def _read_text(folder: Folder, name: str, raw: bytes) -> Told:
     path = os.path.join(folder.path, name)
+    if name == _TENSORFLOW:
+        named = _TENSORFLOW_LATEST.search(raw)
+        raw = named[1] if named else b""
     if len(raw) > _MAX_TEXT_BYTES:
         return _unreadable(path, f"{name} is too long to be the note of a step")
     try:
@@ -93,13 +108,15 @@ def _named(folder: Folder, name: str, text: str) -> Told:
         return Pointer(path=path, step=None, target=RELEASE), None
     step = step_of_name(target)
     step = step_of_file(target) if step is None and "." in target else step
-    is_there = target in folder.folders or target in folder.files
+    is_there = target in folder.folders or target in folder.files or f"{target}.index" in folder.files
     if step is None and not is_there:
         return _unreadable(path, f"{name} says {text[:80]!r}, which is no step")
     if name == MEGATRON_TRACKER:
         problem = f"{name} says {text[:80]!r}, which is no number: Megatron reads one here, and stops without it"
         pointer = Pointer(path=path, step=step, binding=True, target=target, problem=problem)
         return pointer, finding("pointer_unreadable", path=path, detail=problem)
+    if name == _TENSORFLOW and is_there:
+        step = None  # the number in the name may count saves
     by_number = not is_there and target.isdigit()
     return Pointer(path=path, step=step, binding=binding, target=None if by_number else target), None
 

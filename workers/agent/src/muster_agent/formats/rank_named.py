@@ -9,21 +9,26 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from muster_agent.formats.base import Role, ShardEntry
+from muster_agent.formats import part_named
+from muster_agent.formats.base import Role
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.nested import read_nested
 from muster_agent.formats.own_names import misplaced_findings
-from muster_agent.formats.rank_sets import STEP_IN_NAME, RankSet, rank_sets, split_rank, split_step_and_rank
+from muster_agent.formats.rank_sets import (
+    STEP_IN_NAME,
+    padded_step,
+    rank_sets,
+    split_step_and_rank,
+)
 from muster_agent.formats.reader import Family
 from muster_agent.formats.safetensors import add_absent, other_files
 from muster_agent.formats.torch_archive import add_torch_shard
 from muster_agent.formats.torch_save import FORMAT as TORCH_SAVE
 from muster_agent.formats.torch_save import Parts, add_absent_ranks, is_torch_name, need_model, take_roles
-from muster_agent.formats.torch_state import role_of_key
 
 VERL, COMPOSER, FAIRSEQ = "verl", "composer", "fairseq"
 _VERL_NAME = re.compile(r"(model|optim|extra_state)_world_size_(\d{1,6})_rank_(\d{1,6})\.pt", re.ASCII)
@@ -37,8 +42,6 @@ _FAIRSEQ_NAME = re.compile(
     r"(?:-model_part-(\d{1,6}))?(?:-shard(\d{1,6}))?\.pt(\.tmp)?",
     re.ASCII,
 )
-_PART = "{part}"
-_PART_NAME = re.compile(r"(?P<part>[^{}]*?\D)(?P<step>\d{1,18})(?P<ending>\.(?:pt|pth|bin|ckpt))", re.ASCII)
 _MAX_RANKS = 100_000
 _MAX_ABSENT = 200
 
@@ -90,7 +93,7 @@ def _read_verl_part(folder: Folder, with_tensors: bool) -> Draft:
 # -- several steps in one folder ---------------------------------------------------------------------------------------
 def composer_families(folder: Folder) -> list[Family]:
     """`ep{e}-ba{b}-rank{r}.pt`; `latest-rank{r}.pt` beside them points to one of them and is none itself."""
-    found = _families_of([name for name in folder.files if _COMPOSER_NAME.match(name)], _COMPOSER_NAME)
+    found = _families_of(filter(_COMPOSER_NAME.match, folder.files), _composer_step)
     latest = frozenset(name for name in folder.files if _COMPOSER_LATEST.fullmatch(name))
     if found and latest:
         newest = max(range(len(found)), key=lambda index: found[index].step or 0)
@@ -98,116 +101,38 @@ def composer_families(folder: Folder) -> list[Family]:
     return found
 
 
+def _composer_step(name: str) -> int | None:
+    match = _COMPOSER_NAME.search(name)
+    return int(match[1]) if match else None
+
+
 def other_families(folder: Folder) -> list[Family]:
     """Those of no writer in particular."""
-    return [*_families_by_rank(folder), *_families_by_part(folder)]
+    return [*_families_by_rank(folder), *part_named.families(folder)]
 
 
 def _families_by_rank(folder: Folder) -> list[Family]:
     """Files with a step and a rank in their names."""
-    names = [name for name in folder.files if is_torch_name(name) and "rank" in name and STEP_IN_NAME.search(name)]
-    return [family for family in _families_of(names, STEP_IN_NAME) if len(family.files) > 1]
-
-
-def _families_by_part(folder: Folder) -> list[Family]:
-    """A file for each part of the state, with the step at its end: `model_100.pt` and `optim_100.pt`. Such a file
-    alone, or several of which none is of the optimizer, are checkpoints by themselves."""
-    groups: dict[tuple[str, str], list[re.Match[str]]] = defaultdict(list)
-    for match in filter(None, map(_part_match, folder.files)):
-        groups[match["step"], match["ending"]].append(match)
-    roles = {key: {_role_of_part(match["part"]) for match in matches} for key, matches in groups.items()}
-    whole = {key for key, found in roles.items() if Role.OPTIMIZER in found and len(found) > 1}
-    ranked = {
-        key for key, matches in groups.items() if whole and any("rank" in match.re.groupindex for match in matches)
-    }
-    return [
-        Family(f"{_PART}{step}{ending}", int(step), frozenset(_with_notes(folder, step, groups[step, ending])))
-        for step, ending in sorted(whole | ranked)
+    names = [
+        name for name in folder.files if is_torch_name(name) and "rank" in name and _step_by_rank(name) is not None
     ]
+    return [family for family in _families_of(names, _step_by_rank) if len(family.files) > 1]
 
 
-def _part_match(name: str) -> re.Match[str] | None:
-    if not is_torch_name(name):
-        return None
-    return _PART_NAME.fullmatch(name) if split_rank(name) is None else split_step_and_rank(name)
+def _step_by_rank(name: str) -> int | None:
+    """The step in the name of a file of a rank, or in the pattern of several; None for a part of a state that other
+    files name without a rank."""
+    match = STEP_IN_NAME.search(name)
+    if match is not None:
+        return int(match[1])
+    split = split_step_and_rank(name.replace("{rank}", "0"))
+    is_part = split is not None and part_named.role_of_part(split["part"]) is not None
+    return None if is_part else padded_step(name.replace("{rank}", "0"))
 
 
-def _with_notes(folder: Folder, step: str, matches: list[re.Match[str]]) -> Iterator[str]:
-    """The files of the parts, and what lies in JSON beside them under the same step: `meta_000100.json`."""
-    yield from (match[0] for match in matches)
-    for name in folder.files:
-        stem = name.removesuffix(f"{step}.json")
-        if stem != name and stem[-1:] in ("_", "-", "."):
-            yield name
-
-
-def _role_of_part(part: str) -> Role | None:
-    word = part.rstrip("_-.")
-    return Role.OPTIMIZER if word in ("opt", "optim") else role_of_key(word)
-
-
-def _read_parts(folder: Folder, family: Family, with_tensors: bool) -> Draft:
-    """Each part's file; which parts there should be, nothing says."""
-    draft = Draft(TORCH_SAVE)
-    parts = Parts(draft, folder, with_tensors)
-    names = sorted(name for name in family.files if is_torch_name(name))
-    sets = rank_sets(names)
-    ranks = {name: rank for one in sets for rank, name in one.names.items()}
-    for name in names:
-        role = _role_of_part(match["part"]) if (match := _part_match(name)) and name in ranks else None
-        parts.add(name, ranks.get(name), None if role is None else {role})
-    add_absent_ranks(draft, folder, sets)
-    for one in sets:
-        _add_ranks_of_other_steps(draft, folder, one)
-    if not any(name not in ranks for name in names):
-        detail = "the file that its ranks share is not there, though that of other steps is"
-        add_absent(draft, folder, family.pattern.replace(_PART, "model_"), detail)
-    draft.step = parts.agreed_step()
-    draft.shards.extend(_notes(folder, family))
-    need_model(draft)
-    return draft
-
-
-def _notes(folder: Folder, family: Family) -> list[ShardEntry]:
-    only = {name: folder.files[name] for name in family.files if not is_torch_name(name) and name in folder.files}
-    return other_files(Folder(folder.path, folder.root, files=only, tree=folder.tree), [])
-
-
-def _add_ranks_of_other_steps(draft: Draft, folder: Folder, own: RankSet) -> None:
-    """The highest ranks leave no gap where their files are lost. They are missed where every other step has more ranks,
-    and files of the same size: on fewer ranks each would hold more."""
-    mine = split_step_and_rank(own.name_of(min(own.names)))
-    if mine is None:
-        return
-    others: dict[str, dict[int, int]] = defaultdict(dict)
-    for match in filter(None, map(split_step_and_rank, folder.files)):
-        if (match["part"], match["ending"]) == (mine["part"], mine["ending"]) and match["step"] != mine["step"]:
-            others[match["step"]][int(match["rank"])] = folder.files[match[0]].size_bytes
-    size_bytes = folder.files[mine[0]].size_bytes
-    alike = all(abs(max(sizes.values()) - size_bytes) * 20 <= size_bytes for sizes in others.values())
-    count = min((max(sizes) + 1 for sizes in others.values()), default=0)
-    absent = [rank for rank in range(count) if rank not in own.names and (len(own.names) < 2 or rank > max(own.names))]
-    if not alike or not absent:
-        return
-    draft.world_size = count
-    for rank in absent[:_MAX_ABSENT]:
-        name = own.name_of(rank)
-        add_absent(
-            draft,
-            folder,
-            name,
-            f"rank {rank} of {count} has no {name}, though it has one at every other step",
-            rank=rank,
-        )
-
-
-def _families_of(names: Iterable[str], step: re.Pattern[str]) -> list[Family]:
-    found = []
-    for ranks in rank_sets(names):
-        match = step.search(ranks.pattern)
-        if match:
-            found.append(Family(ranks.pattern, int(match.group(1)), frozenset(ranks.names.values())))
-    return found
+def _families_of(names: Iterable[str], step_of: Callable[[str], int | None]) -> list[Family]:
+    steps = ((ranks, step_of(ranks.pattern)) for ranks in rank_sets(names))
+    return [Family(one.pattern, step, frozenset(one.names.values())) for one, step in steps if step is not None]
 
 
 def fairseq_families(folder: Folder) -> list[Family]:
@@ -233,8 +158,8 @@ def read_fairseq(folder: Folder, family: Family, with_tensors: bool) -> Draft:
 
 
 def read_other(folder: Folder, family: Family, with_tensors: bool) -> Draft:
-    if family.pattern.startswith(_PART):
-        return _read_parts(folder, family, with_tensors)
+    if family.pattern.startswith(part_named.PART):
+        return part_named.read(folder, family, with_tensors)
     return _read_family(TORCH_SAVE, folder, family, with_tensors)
 
 

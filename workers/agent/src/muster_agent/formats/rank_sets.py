@@ -13,7 +13,7 @@ STEP_IN_NAME = re.compile(
 )
 _WORLD = re.compile(r"world_size_(\d{1,6})(?:\D|$)", re.ASCII)
 _STEP_AND_RANK = re.compile(
-    r"(?P<part>[^{}]*?\D)(?P<step>\d{1,18})[_-]rank[_-]?(?P<rank>\d{1,6})(?P<ending>\.(?:pt|pth|bin|ckpt))", re.ASCII
+    r"(?P<part>[^{}]*?\D)(?P<step>\d{1,18})[._-]rank[_-]?(?P<rank>\d{1,6})(?P<ending>\.(?:pt|pth|bin|ckpt))", re.ASCII
 )
 MAX_WORLD = 100_000
 
@@ -60,6 +60,15 @@ def split_step_and_rank(name: str) -> re.Match[str] | None:
     """The part, the step, the rank and the ending of a name such as `optim_000100_rank0.pt`; None for another."""
     match = _STEP_AND_RANK.fullmatch(name)
     return None if match is None or "world_size" in match["part"] else match
+
+
+def padded_step(name: str) -> int | None:
+    """The step of a file of a rank that names it by a padded number only, as `model_0001249.rank_0.pth` does."""
+    match = split_step_and_rank(name)
+    return None if match is None or len(match["step"]) < _PADDED_DIGITS else int(match["step"])
+
+
+_PADDED_DIGITS = 5
 
 
 def rank_sets(names: Iterable[str]) -> list[RankSet]:

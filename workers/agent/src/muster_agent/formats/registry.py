@@ -3,8 +3,11 @@ still be a checkpoint of a format that this version does not know: it is listed 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from muster_agent.formats import (
     accelerate,
+    basicsr,
     bytecheckpoint,
     colossalai,
     dcp,
@@ -12,6 +15,7 @@ from muster_agent.formats import (
     deepspeed,
     deepspeed_universal,
     fairseq2,
+    flax,
     foreign,
     gguf,
     hf_trainer,
@@ -20,6 +24,7 @@ from muster_agent.formats import (
     megatron_legacy,
     megatron_wrapped,
     megatron_zarr,
+    nanotron,
     nemo,
     nemo_archive,
     nemo_ranks,
@@ -31,6 +36,7 @@ from muster_agent.formats import (
     safetensors_folder,
     safetensors_ranked,
     t5x,
+    tensorflow,
     torch_save,
     torchsnapshot,
     torchtitan,
@@ -38,8 +44,9 @@ from muster_agent.formats import (
 )
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
+from muster_agent.formats.foreign import UNKNOWN_FORMAT as UNKNOWN
 from muster_agent.formats.hf_state import is_companion_name
-from muster_agent.formats.names import is_temporary, step_of_name
+from muster_agent.formats.names import is_temporary, step_of_file, step_of_name
 from muster_agent.formats.reader import Family, FamilyFormat, FileFormat, FolderFormat
 
 FOLDER_FORMATS: tuple[FolderFormat, ...] = (
@@ -56,6 +63,7 @@ FOLDER_FORMATS: tuple[FolderFormat, ...] = (
     FolderFormat(megatron_legacy.FORMAT, megatron_legacy.claims, megatron_legacy.read),
     FolderFormat(megatron_wrapped.FORMAT, megatron_wrapped.claims, megatron_wrapped.read),
     FolderFormat(nemo.FORMAT, nemo.claims, nemo.read),
+    FolderFormat(nanotron.FORMAT, nanotron.claims, nanotron.read),
     FolderFormat(bytecheckpoint.FORMAT, bytecheckpoint.claims, bytecheckpoint.read),
     FolderFormat(torchsnapshot.FORMAT, torchsnapshot.claims, torchsnapshot.read, torchsnapshot.owns),
     FolderFormat(lightning.FORMAT, lightning.claims, lightning.read_folder),
@@ -70,6 +78,8 @@ FOLDER_FORMATS: tuple[FolderFormat, ...] = (
 
 FAMILY_FORMATS: tuple[FamilyFormat, ...] = (
     FamilyFormat(torchtune.FORMAT, torchtune.families, torchtune.read_family),
+    FamilyFormat(basicsr.FORMAT, basicsr.families, basicsr.read_family),
+    FamilyFormat(tensorflow.FORMAT, tensorflow.families, tensorflow.read_family),
     FamilyFormat(nemo_ranks.FORMAT, nemo_ranks.families, nemo_ranks.read),
     FamilyFormat(nvrx_local.FORMAT, nvrx_local.families, nvrx_local.read_family),
     FamilyFormat(rank_named.COMPOSER, rank_named.composer_families, rank_named.read_composer),
@@ -81,6 +91,7 @@ FAMILY_FORMATS: tuple[FamilyFormat, ...] = (
 FILE_FORMATS: tuple[FileFormat, ...] = (
     FileFormat(safetensors.FORMAT, safetensors_folder.claims_file, safetensors_folder.read_single),
     FileFormat(nemo_archive.FORMAT, nemo_archive.claims_file, nemo_archive.read_file),
+    FileFormat(flax.FORMAT, flax.claims_file, flax.read_file),
     FileFormat(gguf.FORMAT, gguf.claims_file, gguf.read_file),
     FileFormat(lightning.FORMAT, lightning.claims_file, lightning.read_file),
     FileFormat(torch_save.FORMAT, torch_save.claims_file, torch_save.read_file),
@@ -105,9 +116,49 @@ def is_numbered_run(folder: Folder) -> bool:
     name = folder.path.rstrip("/").rpartition("/")[2]
     if not (name.isascii() and name.isdecimal()):
         return False
+    claimed = claim(folder)
     steps = {one for one in folder.folders if step_of_name(one) is not None and not one.isdecimal()}
-    claimed = claim(folder) if steps else None
-    return bool(steps - set(claimed.owns(folder) if claimed else ()))
+    if steps - set(claimed.owns(folder) if claimed else ()):
+        return True
+    named = set(_steps_below(folder, _MAX_RUN_DEPTH)) - {int(name)} if claimed is None else set()
+    return len(named) > 1 or (bool(named) and len(name) >= _JOB_DIGITS and name[0] != "0")
+
+
+def may_be_a_run(folder: Folder) -> bool:
+    """Whether a folder whose name is a number alone has nothing but folders, in none of which a reader sees a part of
+    a step: what lies deeper may be checkpoints of a job of that number."""
+    name = folder.path.rstrip("/").rpartition("/")[2]
+    is_number = name.isascii() and name.isdecimal() and name[0] != "0"
+    if not is_number or folder.files or not folder.folders:
+        return False
+    return format_of_checkpoint(folder).name == UNKNOWN or _holds_one_folder_of_many(folder)
+
+
+def _holds_one_folder_of_many(folder: Folder) -> bool:
+    """Whether all lies in one sub-folder, as files of torch.save of which no reader says that they are one state."""
+    if len(folder.folders) > 1 or claim(folder) is not None:
+        return False
+    inside = folder.sub(folder.folders[0])
+    return len(torch_save.torch_names(inside)) > 1 and claim(inside) is None
+
+
+_MAX_RUN_DEPTH = 3
+_MAX_LOOKED_INTO = 64
+_JOB_DIGITS = 5
+"""Numbers as long as those of jobs, and dates."""
+
+
+def _steps_below(folder: Folder, depth: int) -> Iterator[int]:
+    """The steps that files of state, and folders, name by a word (`iter_1000.pth`), here and deeper."""
+    files = (step_of_file(one) for one in folder.files if one.lower().endswith(_STATE_ENDINGS))
+    folders = (step_of_name(one) for one in folder.folders if not one.isdecimal())
+    yield from (step for step in (*files, *folders) if step is not None)
+    for one in folder.folders[:_MAX_LOOKED_INTO] if depth else ():
+        if one not in folder.links:
+            yield from _steps_below(folder.sub(one), depth - 1)
+
+
+_STATE_ENDINGS = (".pt", ".pth", ".ckpt", ".safetensors", ".tar", ".bin")
 
 
 def _claim_one(folder: Folder) -> FolderFormat | None:

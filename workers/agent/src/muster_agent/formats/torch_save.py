@@ -16,7 +16,14 @@ from muster_agent.formats.foreign import UNKNOWN_FORMAT
 from muster_agent.formats.limits import NeedsChild
 from muster_agent.formats.names import is_like_a_checkpoint, is_temporary, stem_of, step_of_file
 from muster_agent.formats.own_names import misplaced_findings
-from muster_agent.formats.rank_sets import STEP_IN_NAME, RankSet, rank_sets, split_rank, split_step_and_rank
+from muster_agent.formats.rank_sets import (
+    STEP_IN_NAME,
+    RankSet,
+    padded_step,
+    rank_sets,
+    split_rank,
+    split_step_and_rank,
+)
 from muster_agent.formats.safetensors import add_absent, other_files
 from muster_agent.formats.torch_archive import Loaded, add_torch_shard, begins_like_torch, inspect, tensor_ranges
 from muster_agent.formats.torch_lookalikes import SIDE_TEXT_BYTES
@@ -156,6 +163,8 @@ def claims(folder: Folder) -> bool:
 def _are_ranks_of_one(names: list[str]) -> bool:
     """Whether files of ranks lie here that name no step, as in the folder of one checkpoint."""
     sets = rank_sets(names)
+    if any(padded_step(name) is not None for name in names):
+        return False
     if any(STEP_IN_NAME.search(one.pattern) or one.head.startswith(("latest", "last", "ep")) for one in sets):
         return False
     return any(len(one.names) > 1 for one in sets)
@@ -258,9 +267,12 @@ class Parts:
             by_name = role_of_key(name.rsplit(".", 1)[0])
             self._draft.shards[-1] = msgspec.structs.replace(self._draft.shards[-1], role=by_name or Role.MODEL)
             return
-        take_roles(self._draft, loaded, roles)
+        found = take_roles(self._draft, loaded, roles)
         if self._with_tensors:
-            self._draft.tensors.extend(tensor_ranges(loaded, name))
+            tensors = tensor_ranges(loaded, name)
+            if found and Role.MODEL not in found:
+                tensors = [msgspec.structs.replace(one, role=first_role(found)) for one in tensors]
+            self._draft.tensors.extend(tensors)
         step = loaded_step(loaded)
         if step is not None:
             self.steps[name] = step

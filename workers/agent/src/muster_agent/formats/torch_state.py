@@ -39,7 +39,9 @@ _INNER_STATES = (
     "meta",
 )
 """Where scripts put the counters, one level down."""
-_CONTAINERS = frozenset({"state", "app", "checkpoint", "ckpt", "train_state", "training_state", "state_dict"})
+_CONTAINERS = frozenset(
+    {"state", "app", "checkpoint", "ckpt", "train_state", "training_state", "state_dict", "classy_state_dict"}
+)
 _NO_STATE = re.compile(r"config|args|history|name|class|version|hparams|hyper")
 _ROLE_WORDS = (
     (re.compile(r"sched"), Role.SCHEDULER),
