@@ -8,6 +8,10 @@ import sys
 
 # The browser's driver keeps an event loop running in its process, in which Django refuses to work synchronously.
 BROWSER = "tests/browser"
+# Many tests wait for servers and leases rather than compute.
+PROCESSES = str((os.cpu_count() or 1) + 1)
+# How many malformed inputs each reader is tried with where not everything runs; ALL=1 takes each test's own number.
+FEW_EXAMPLES = "60"
 # These touch neither the database nor Django; a second database proves nothing about them.
 WITHOUT_DATABASE = ("tests/agent", "tests/demo", "tests/architecture")
 
@@ -15,6 +19,8 @@ WITHOUT_DATABASE = ("tests/agent", "tests/demo", "tests/architecture")
 def main() -> int:
     everything = bool(os.environ.get("ALL"))
     marks = "not bench and not gpu" if everything else "not bench and not gpu and not slow"
+    if not everything:
+        os.environ.setdefault("MUSTER_FUZZ_EXAMPLES", FEW_EXAMPLES)
     runs = [_pytest(["tests", f"--ignore={BROWSER}", "-m", marks]), _pytest([BROWSER, "-m", marks])]
     if everything:
         ignored = [f"--ignore={path}" for path in (BROWSER, *WITHOUT_DATABASE)]
@@ -24,7 +30,7 @@ def main() -> int:
 
 def _pytest(arguments: list[str], **environment: str) -> int:
     # A file stays in one process, so that its servers start once.
-    command = [sys.executable, "-m", "pytest", "-rs", "-n", "2", "--dist", "loadfile", *arguments]
+    command = [sys.executable, "-m", "pytest", "-rs", "-n", PROCESSES, "--dist", "loadfile", *arguments]
     return subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
 
 

@@ -89,6 +89,7 @@ def training(stack: Stack) -> Iterator[None]:
     scheduler.wait(30)
 
 
+@pytest.mark.slow
 def test_a_failover_of_a_really_training_job_is_timed_by_its_own_records(stack: Stack, training: None) -> None:
     cluster = stack.server.call("cluster", "contract")
     stack.patch(f"clusters/{cluster}/", allows_disruption=True)
@@ -115,6 +116,7 @@ def test_a_failover_of_a_really_training_job_is_timed_by_its_own_records(stack: 
     assert stack.get("incidents")["items"] == []
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_killed_in_the_middle_is_named(stack: Stack) -> None:
     drill = stack.post("drills", run="run-1", kind="reload", max_bytes_per_second=1_000_000, node_count=4)
     wait_until(lambda: stack.get(f"drills/{drill['id']}")["state"] == "running", 10, "the drill runs")

@@ -116,6 +116,7 @@ def test_every_page_holds_its_query_and_byte_budget(
             assert len(answer.content) <= MAX_BYTES, (name, len(answer.content))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("runs", "steps"), [(100, 10), (1, 1000)])
 def test_a_thousand_checkpoints_of_64_shards_change_no_budget(
     db: None, client: Client, django_assert_max_num_queries: Any, runs: int, steps: int

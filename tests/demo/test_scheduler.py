@@ -71,6 +71,7 @@ def in_time(records: list[HookRecord]) -> list[HookRecord]:
     return sorted(records, key=lambda one: one.mono_seconds)
 
 
+@pytest.mark.slow
 def test_a_killed_trainer_is_restarted_and_every_phase_has_its_records(
     run_path: Path, scheduler: Callable[..., subprocess.Popen[str]]
 ) -> None:

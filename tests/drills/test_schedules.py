@@ -148,6 +148,7 @@ def test_a_stored_schedule_that_cannot_be_read_any_more_says_so_once(run: Traini
     assert "Save the plan again" in PlanOccurrence.objects.get(plan=row).skipped_reason
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_concurrent_beats_start_exactly_one_drill_per_occurrence(tmp_path: Path) -> None:
     if connection.vendor == "postgresql":

@@ -42,6 +42,13 @@ def _start_servers() -> None:
 _start_servers()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Hashing a password is slow on purpose; the tests make hundreds of accounts."""
+    from django.conf import settings as django_settings
+
+    django_settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

@@ -155,6 +155,7 @@ def test_where_no_process_can_be_started_this_one_lists(run: Path, monkeypatch: 
     ]
 
 
+@pytest.mark.slow
 def test_it_ends_when_its_agent_is_killed_idle_or_in_the_middle_of_a_scan(run: Path) -> None:
     for params in (InventoryParams(root=str(run)), unfinished(run)):
         agent = subprocess.Popen(

@@ -36,6 +36,7 @@ def test_without_a_gpu_every_step_says_so(checks: ModuleType) -> None:
     assert done.stdout.count("| no GPU |") == len(checks.STEPS)
 
 
+@pytest.mark.slow
 def test_every_step_but_the_drill_runs_through_on_the_stand_in(
     checks: ModuleType, gpu: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
