@@ -43,7 +43,7 @@ def walk(root: str, _cache: str) -> int:
 def full(root: str, _cache: str) -> int:
     from muster_agent.formats.walk import inventory
 
-    return len(inventory(root).checkpoints)
+    return sum(one.status == "complete" for one in inventory(root).checkpoints)
 
 
 def by_agent(root: str, _cache: str) -> int:

@@ -138,8 +138,9 @@ class Shape:
         return self.tensors * self.record_bytes
 
 
-def write_metadata(path: Path, shape: Shape) -> int:
-    """Writes `.metadata` to `path`; returns its size in bytes."""
+def write_metadata(path: Path, shape: Shape, save_id: str = "") -> int:
+    """Writes `.metadata` to `path`; returns its size in bytes. With `save_id`, its end tells where it was saved to and
+    by which save, as that of PyTorch 2.3 and later does."""
     with path.open("wb") as out:
         pickler = Pickler(out)
         pickler.begin(METADATA, "Metadata")
@@ -150,12 +151,36 @@ def write_metadata(path: Path, shape: Shape) -> int:
         pickler.text("storage_data")
         _dictionary(pickler, _records(pickler, shape))
         pickler.text("storage_meta")
-        pickler.op(b"N")
+        _storage_meta(pickler, path.parent, save_id)
         pickler.text("version")
         pickler.text("1.0.0")
         pickler.end()
         pickler.stop()
     return path.stat().st_size
+
+
+def _storage_meta(pickler: Pickler, folder: Path, save_id: str) -> None:
+    if not save_id:
+        pickler.op(b"N")
+        return
+    pickler.begin(METADATA, "StorageMeta")
+    pickler.text("checkpoint_id")
+    pickler.name("pathlib", "PosixPath")
+    pickler.op(b"(")
+    for part in folder.parts:
+        pickler.own_text(part)
+    pickler.op(b"t")
+    pickler.memoize()
+    pickler.op(b"R")
+    pickler.memoize()
+    pickler.text("save_id")
+    pickler.own_text(save_id)
+    pickler.text("load_id")
+    pickler.op(b"N")
+    pickler.text("modules")
+    pickler.op(b"]")
+    pickler.memoize()
+    pickler.end()
 
 
 def _dictionary(pickler: Pickler, entries: Iterator[None]) -> None:

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import sys
+import uuid
 import zipfile
 from pathlib import Path
 
@@ -18,13 +19,13 @@ OLD_UNIX_SECONDS = 1_700_000_000
 
 
 class SmallShape(Shape):
-    """One tensor, one record of a few bytes for each rank; `columns` makes each step's metadata another."""
+    """One tensor, one record of a few bytes for each rank; `columns` makes each run's metadata another."""
 
     rows, record_bytes = 1, 600
 
-    def __init__(self, ranks: int, step: int) -> None:
+    def __init__(self, ranks: int, columns: int) -> None:
         super().__init__(1, ranks)
-        self.columns = 1024 + step
+        self.columns = columns
 
 
 def torch_file(value: object) -> bytes:
@@ -41,12 +42,13 @@ def torch_file(value: object) -> bytes:
     return buffer.getvalue()
 
 
-def write_dcp(folder: Path, step: int, files: int) -> None:
-    shape = SmallShape(files - 1, step)
-    record = torch_file(None).ljust(shape.record_bytes, b"\0")
+def write_dcp(folder: Path, columns: int, files: int) -> None:
+    """The steps of a run differ in the end of their metadata, as those of a real one do (tests/data/dcp/torchtitan)."""
+    shape = SmallShape(files - 1, columns)
+    record = torch_file("x" * (shape.record_bytes - len(torch_file(""))))
     for rank in range(shape.ranks):
         (folder / f"__{rank}_0.distcp").write_bytes(record)
-    write_metadata(folder / ".metadata", shape)
+    write_metadata(folder / ".metadata", shape, save_id=str(uuid.uuid5(uuid.NAMESPACE_URL, str(folder))))
 
 
 def write_deepspeed(folder: Path, step: int, files: int) -> None:
@@ -60,15 +62,19 @@ def write_deepspeed(folder: Path, step: int, files: int) -> None:
         (folder / f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt").write_bytes(data)
 
 
-def make_tree(root: Path, checkpoints: int, files: int) -> None:
-    """`checkpoints` folders of `files` files each, old enough to be at rest."""
+def make_tree(root: Path, checkpoints: int, files: int, *, steps_alike: bool = True) -> None:
+    """`checkpoints` folders of `files` files each, old enough to be at rest. Without `steps_alike` the tensors of every
+    step have another shape, so that nothing that was understood of one helps with the next."""
     for index in range(checkpoints):
         run, place = index % RUNS, index // RUNS
         step = (place + 1) * 10
         kind = "deepspeed" if run % 2 else "dcp"
         folder = root / f"{kind}-{run}" / (f"global_step{step}" if run % 2 else f"step-{step}")
         folder.mkdir(parents=True)
-        (write_deepspeed if run % 2 else write_dcp)(folder, step, files)
+        if run % 2:
+            write_deepspeed(folder, step, files)
+        else:
+            write_dcp(folder, 1024 + (run if steps_alike else index), files)
         for entry in os.scandir(folder):
             os.utime(entry.path, (OLD_UNIX_SECONDS, OLD_UNIX_SECONDS))
     for run in range(1, RUNS, 2):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from muster_agent.formats import dcp_metadata, dcp_runs
-from muster_agent.formats.dcp_metadata import Plan, parse_plan
+from muster_agent.formats.dcp_metadata import parse_plan
+from muster_agent.formats.dcp_plan import Plan
 from muster_agent.formats.pickle_reader import PickleRefused
 
 from tests.bench.metadata_writer import Shape, write_metadata
@@ -28,6 +29,7 @@ def read(data: bytes) -> Plan | tuple[str, bool, bool]:
 
 def read_plainly(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Plan | tuple[str, bool, bool]:
     with monkeypatch.context() as patched:
+        patched.setattr(dcp_metadata._Latest, "read", None)
         patched.setattr(dcp_metadata, "_runs", lambda _machine: {})
         return read(data)
 
@@ -48,6 +50,11 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
         else:
             changed[at:at] = bytes([chance.randrange(256)])
     return bytes(changed)
+
+
+@pytest.fixture(autouse=True)
+def nothing_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dcp_metadata._Latest, "read", None)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +85,7 @@ def test_runs_read_most_of_large_metadata(written: bytes, monkeypatch: pytest.Mo
         plain(self, name, offsets)
 
     monkeypatch.setattr(dcp_runs, "Index", type("Index", (dcp_runs.Index,), {"__init__": counted}))
+    monkeypatch.setattr(dcp_metadata._Latest, "read", None)
     with pytest.raises(PickleRefused):
         parse_plan(written)  # a class of the test's own is no index; only how many were made matters here
     assert len(runs) > 200

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from muster_agent.formats.base import Finding, Severity, Status
-from muster_agent.formats.dcp_metadata import Stored, parse_plan
+from muster_agent.formats.dcp_metadata import parse_plan
+from muster_agent.formats.dcp_values import Stored
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.own_checks import zip_sums
 from muster_agent.formats.posix_file import PosixFile

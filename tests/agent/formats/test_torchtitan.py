@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from muster_agent.formats.base import Severity
-from muster_agent.formats.dcp_metadata import Plan
+from muster_agent.formats.dcp_plan import Plan
 from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder

@@ -15,6 +15,7 @@ import msgspec
 from muster_agent.formats import dcp
 from muster_agent.formats.base import Role, Severity, ShardEntry
 from muster_agent.formats.codes import finding
+from muster_agent.formats.dcp_plan import COMMIT_NAME
 from muster_agent.formats.draft import Draft, role_of
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.names import step_of_name
@@ -59,9 +60,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
         detail = "there is no model/, so no weights"
         draft.findings.append(finding("metadata_missing", path="model/.metadata", detail=detail))
     for name in folder.blocked & {*_ROLES, _EXTRA}:
-        draft.shards.append(
-            ShardEntry(path=f"{name}/{dcp.COMMIT_NAME}", size_bytes=None, role=_ROLES.get(name, Role.RNG))
-        )
+        draft.shards.append(ShardEntry(path=f"{name}/{COMMIT_NAME}", size_bytes=None, role=_ROLES.get(name, Role.RNG)))
     for name in folder.folders:
         if name not in (*components, _EXTRA):
             list_nested(draft, folder, name)

@@ -8,36 +8,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from functools import lru_cache
 
 from muster_agent.formats import node_local, torchtitan
 from muster_agent.formats.base import Finding, Role, ShardEntry
 from muster_agent.formats.codes import finding
-from muster_agent.formats.dcp_metadata import (
-    MAX_METADATA_BYTES,
-    Plan,
-    merge,
-    parse_plan,
-    volume,
-)
-from muster_agent.formats.dcp_records import ranges_of, record_findings, records_by_file, step_inside
-from muster_agent.formats.dcp_values import Stored
-from muster_agent.formats.draft import Draft, first_role, role_of
-from muster_agent.formats.folder import Folder, reach, trouble
+from muster_agent.formats.dcp_metadata import MAX_METADATA_BYTES, parse_plan
+from muster_agent.formats.dcp_plan import COMMIT_NAME, MAX_LISTED, Plan, merge
+from muster_agent.formats.dcp_records import ranges_of, record_findings, step_inside
+from muster_agent.formats.draft import Draft
+from muster_agent.formats.folder import FileSeen, Folder, reach, trouble
 from muster_agent.formats.limits import check_pickle
 from muster_agent.formats.names import unsafe_reason
 from muster_agent.formats.pickle_reader import PickleRefused
 from muster_agent.formats.safetensors import add_absent, metadata_entry, other_files
 
 FORMAT = "dcp"
-COMMIT_NAME = ".metadata"
 TEMPORARY_NAME = ".metadata.tmp"
 _RANK_METADATA = re.compile(r"__(\d{1,9})\.metadata", re.ASCII)
 _DATA_NAME = re.compile(r"__(\d{1,9})_(\d{1,9})\.distcp", re.ASCII)
-_MAX_LISTED = 100
-"""Findings of one kind per checkpoint; more would say the same."""
 
 
 def is_own_name(name: str) -> bool:
@@ -64,16 +54,15 @@ def read_with_plan(folder: Folder, with_tensors: bool) -> tuple[Draft, Plan | No
     if plan is None or not _paths_are_safe(draft, plan):
         _list_data(draft, folder)
         return draft, None
-    by_file = records_by_file(plan)
-    draft.roles = {role_of(name) for name in plan.names}
-    _check_coverage(draft, plan)
-    _check_files(draft, folder, plan, by_file)
-    _note_unused(draft, folder, by_file.keys())
-    draft.world_size = _world_size(folder, plan, by_file)
+    draft.roles = set(plan.roles)
+    draft.findings.extend(plan.uncovered)
+    _check_files(draft, folder, plan)
+    _note_unused(draft, folder, plan.files.keys())
+    draft.world_size = _world_size(folder, plan)
     torchtitan.take_loader(draft, folder, plan)
     if torchtitan.is_own(plan):
         draft.format = torchtitan.FORMAT
-    draft.findings.extend(record_findings(folder, plan, by_file, every_file=with_tensors))
+    draft.findings.extend(record_findings(folder, plan, every_file=with_tensors))
     draft.step = step_inside(folder, plan)
     if with_tensors:
         draft.tensors.extend(ranges_of(folder, plan))
@@ -126,7 +115,7 @@ def _ranks_plan(draft: Draft, folder: Folder, names: list[str]) -> Plan | None:
     have = {int(match.group(1)) for match in map(_RANK_METADATA.fullmatch, names) if match}
     wrote = {int(match.group(1)) for match in map(_DATA_NAME.fullmatch, folder.files) if match}
     expected = wrote | set(range(max(have) + 1)) if max(have) < 100_000 else wrote
-    for rank in sorted(expected - have)[:_MAX_LISTED]:
+    for rank in sorted(expected - have)[:MAX_LISTED]:
         detail = f"rank {rank} left no __{rank}.metadata, so its part of the state is not described"
         draft.findings.append(finding("metadata_missing", path=f"__{rank}.metadata", detail=detail))
     known = [plan for plan in plans if plan is not None]
@@ -164,7 +153,7 @@ def _take_refusal(draft: Draft, name: str, refused: PickleRefused) -> None:
 
 
 def _paths_are_safe(draft: Draft, plan: Plan) -> bool:
-    for name in {record.file for record in plan.records}:
+    for name in plan.files:
         reason = None if _rank(name) is not None and "/" not in name else unsafe_reason(name)
         if reason:
             detail = f"the file name {ascii(name[:200])} {reason}"
@@ -173,66 +162,24 @@ def _paths_are_safe(draft: Draft, plan: Plan) -> bool:
     return True
 
 
-# -- coverage ----------------------------------------------------------------------------------------------------------
-def _check_coverage(draft: Draft, plan: Plan) -> None:
-    """Every chunk has a record, and the chunks of each tensor have its volume."""
-    found, stored = [], plan.stored
-    for name, tensor in plan.tensors.items():
-        lost = [offsets for offsets in tensor.chunks if (name, offsets) not in stored]
-        if lost:
-            detail = f"{len(lost)} of {len(tensor.chunks)} parts of {name!r} are recorded in no file"
-            found.append(finding("ranges_gap", path=COMMIT_NAME, detail=detail, tensor=name))
-            continue
-        have, need = sum([volume(sizes) for _, sizes in tensor.chunks.values()]), volume(tensor.size)
-        if have != need:
-            code = "ranges_gap" if have < need else "ranges_overlap"
-            detail = f"the parts of {name!r} have {have} elements, the tensor has {need}"
-            found.append(finding(code, path=COMMIT_NAME, detail=detail, tensor=name))
-    for name in sorted(plan.objects.difference(name for name, _ in stored) if plan.objects else ()):
-        detail = f"the object {name!r} is recorded in no file"
-        found.append(finding("ranges_gap", path=COMMIT_NAME, detail=detail, tensor=name))
-    draft.findings.extend(found[:_MAX_LISTED])
-
-
 # -- files -------------------------------------------------------------------------------------------------------------
-def _check_files(draft: Draft, folder: Folder, plan: Plan, by_file: Mapping[str, list[Stored]]) -> None:
-    roles = _roles_by_file(plan)
-    newer = _newer_than_metadata(folder, by_file)
-    for name in by_file:
+def _check_files(draft: Draft, folder: Folder, plan: Plan) -> None:
+    newer = _newer_than_metadata(folder, plan.files)
+    for name in plan.files:
         if "/" in name:
             reach(folder, name)
-    whole = by_file.keys() <= folder.files.keys()
-    hint, cure = ("", None) if whole else _elsewhere(folder, by_file)
-    for name in sorted(by_file):
-        records = by_file[name]
-        if len(records) == 1:
-            promised = records[0].offset + records[0].length
-        else:
-            records = sorted(set(records))
-            promised = max([record.offset + record.length for record in records])
+    whole = plan.files.keys() <= folder.files.keys()
+    hint, cure = ("", None) if whole else _elsewhere(folder, plan.files)
+    for name, promised in plan.files.items():
         seen = folder.files.get(name)
         if seen is None:
-            detail = f"the metadata places {len(records)} records in {name}, which is not there{hint}"
-            add_absent(draft, folder, name, detail, rank=_rank(name), promised=promised, cure=cure)
+            detail = f"the metadata places {len(promised.records)} records in {name}, which is not there{hint}"
+            add_absent(draft, folder, name, detail, rank=_rank(name), promised=promised.end_byte, cure=cure)
             continue
-        role = first_role(roles[name], default=Role.MODEL)
-        draft.shards.append(_data_entry(folder, name, role, promised))
-        if seen.size_bytes != promised:
-            draft.findings.append(_size_finding(name, seen.size_bytes, promised, newer))
-        if len(records) > 1 or records[0].offset:
-            draft.findings.extend(_tiling_findings(name, records))
-
-
-def _roles_by_file(plan: Plan) -> dict[str, set[Role]]:
-    """What each file holds, by the names of its records."""
-    roles: dict[str, set[Role]] = defaultdict(set)
-    known: dict[str, Role] = {}
-    for (name, _), record in plan.stored.items():
-        role = known.get(name)
-        if role is None:
-            role = known[name] = role_of(name)
-        roles[record.file].add(role)
-    return roles
+        draft.shards.append(_data_entry(name, seen, promised.role, promised.end_byte))
+        if seen.size_bytes != promised.end_byte:
+            draft.findings.append(_size_finding(name, seen.size_bytes, promised.end_byte, newer))
+        draft.findings.extend(promised.faults)
 
 
 def _elsewhere(folder: Folder, names: Iterable[str]) -> tuple[str, str | None]:
@@ -260,30 +207,17 @@ def _size_finding(name: str, size_bytes: int, promised: int, newer: bool) -> Fin
     return finding(code, path=name, detail=detail, begin_byte=first, end_byte=last)
 
 
-def _tiling_findings(name: str, records: list[Stored]) -> list[Finding]:
-    """Records sorted by offset must fill the file from 0 with no gap and no overlap."""
-    reached = 0
-    for record in records:
-        if record.offset != reached:
-            code = "ranges_gap" if record.offset > reached else "ranges_overlap"
-            first, last = sorted((reached, record.offset))
-            detail = f"records of {name} do not meet: one ends at byte {reached}, the next begins at {record.offset}"
-            return [finding(code, path=name, detail=detail, begin_byte=first, end_byte=last)]
-        reached = record.offset + record.length
-    return []
-
-
 @lru_cache(maxsize=1 << 14)
 def _rank(name: str) -> int | None:
     match = _DATA_NAME.fullmatch(name.rsplit("/", 1)[-1])
     return int(match.group(1)) if match else None
 
 
-def _world_size(folder: Folder, plan: Plan, used: Iterable[str]) -> int | None:
+def _world_size(folder: Folder, plan: Plan) -> int | None:
     """Exact where the metadata holds every rank's plan, else the lowest number of ranks that the files allow. An empty
     file that no record uses counts: a rank without data of its own wrote it."""
     empty = [name for name, seen in folder.files.items() if seen.size_bytes == 0 and name.endswith(".distcp")]
-    ranks = [rank for rank in map(_rank, (*used, *empty)) if rank is not None]
+    ranks = [rank for rank in map(_rank, (*plan.files, *empty)) if rank is not None]
     return plan.writers or (max(ranks) + 1 if ranks else None)
 
 
@@ -294,7 +228,7 @@ def _note_unused(draft: Draft, folder: Folder, used: Set[str]) -> None:
             continue
         seen = folder.files[name]
         if seen.size_bytes == 0:
-            draft.shards.append(_data_entry(folder, name, Role.OTHER))
+            draft.shards.append(_data_entry(name, seen, Role.OTHER))
         else:
             detail = f"{name} ({seen.size_bytes} bytes) is not used by the metadata"
             draft.findings.append(finding("shard_orphaned", path=name, detail=detail))
@@ -304,12 +238,11 @@ def _list_data(draft: Draft, folder: Folder) -> None:
     """The data files as they lie, where no metadata could be read."""
     listed = {shard.path for shard in draft.shards}
     names = [name for name in sorted(folder.files) if name.endswith(".distcp") and name not in listed]
-    draft.shards.extend(_data_entry(folder, name, Role.MODEL) for name in names)
+    draft.shards.extend(_data_entry(name, folder.files[name], Role.MODEL) for name in names)
     draft.shards.extend(other_files(folder, [*listed, *names]))
 
 
-def _data_entry(folder: Folder, name: str, role: Role, promised: int | None = None) -> ShardEntry:
-    seen = folder.files[name]
+def _data_entry(name: str, seen: FileSeen, role: Role, promised: int | None = None) -> ShardEntry:
     return ShardEntry(
         path=name,
         size_bytes=seen.size_bytes,

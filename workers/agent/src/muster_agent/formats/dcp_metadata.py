@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+from muster_agent.formats.dcp_plan import DTYPE_BITS, Plan, TensorPlan
 from muster_agent.formats.dcp_runs import Runs
+from muster_agent.formats.dcp_steps import Beginning, StepMachine
 from muster_agent.formats.dcp_values import Chunk, Index, Offsets, Stored, is_size, size_of
 from muster_agent.formats.pickle_lean import Fold, LeanMachine, Run
-from muster_agent.formats.pickle_reader import PickleRefused, Record, Symbol, read_pickle
+from muster_agent.formats.pickle_reader import PickleRefused, Record, Symbol, run
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 MIN_CHUNK_BYTES = 16
 """Of the pickle; a chunk and a record cost it about 50 and 110 bytes, also where their parts are shared."""
 
-DTYPE_BITS: dict[str, int] = {
-    **dict.fromkeys(("bool", "uint8", "int8", "quint8", "qint8"), 8),
-    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"), 8),
-    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 16),
-    **dict.fromkeys(("float32", "int32", "uint32", "complex32", "qint32"), 32),
-    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 64),
-    "complex128": 128,
-}
 _METADATA = "torch.distributed.checkpoint.metadata"
 _PLANNER = "torch.distributed.checkpoint.planner"
 _FILESYSTEM = "torch.distributed.checkpoint.filesystem"
@@ -52,39 +45,38 @@ _ENUMERATIONS = frozenset({f"{_METADATA}._MEM_FORMAT_ENCODING", f"{_PLANNER}.Wri
 _NAMES = CLASSES | {f"torch.{dtype}" for dtype in DTYPE_BITS} | {"torch.strided", "torch.contiguous_format"}
 
 
-class TensorPlan(NamedTuple):
-    dtype: str
-    size: tuple[int, ...]
-    chunks: dict[Offsets, Chunk]
+class _Latest:
+    """What was read last: in a scan the steps of a run come one after the other."""
 
-
-@dataclass(slots=True)
-class Plan:
-    """The union of what the metadata files of one checkpoint say. `objects` are names of pickled non-tensor values."""
-
-    tensors: dict[str, TensorPlan] = field(default_factory=dict)
-    objects: set[str] = field(default_factory=set)
-    stored: dict[tuple[str, Offsets | None], Stored] = field(default_factory=dict)
-    records: list[Stored] = field(default_factory=list)
-    """Every record, also where ranks that did not talk to each other stored the same chunk."""
-    writers: int | None = None
-    """How many ranks wrote, where the metadata says so exactly (Megatron)."""
-    raw_records: bool = False
-    """Records are bare tensor bytes, not zips (ByteCheckpoint)."""
-
-    @property
-    def names(self) -> list[str]:
-        return [*self.tensors, *self.objects]
+    read: tuple[Beginning, Plan] | None = None
 
 
 def parse_plan(data: bytes) -> Plan:
     """The plan in one metadata file. Raises PickleRefused for anything else than DCP metadata, and limits.NeedsChild
     for more bytes than this process should parse."""
-    root = read_pickle(data, _NAMES, CLASSES, _FOLDS, frozenset({"torch.Size"}), _runs, _ENUMERATIONS)
+    if _Latest.read is not None:
+        beginning, plan = _Latest.read
+        rest = beginning.rest_of(data, _machine)
+        if rest is not None:
+            writers = _writers(rest.get("all_local_plans"))
+            return plan if writers == plan.writers else replace(plan, writers=writers)
+    machine = _machine(data)
+    plan = _plan(run(machine, _runs), len(data))
+    noted = machine.beginning()
+    if noted is not None:
+        _Latest.read = noted, plan
+    return plan
+
+
+def _machine(data: bytes, **where: Any) -> StepMachine:
+    return StepMachine(data, _NAMES, CLASSES, _FOLDS, frozenset({"torch.Size"}), _ENUMERATIONS, **where)
+
+
+def _plan(root: object, size_bytes: int) -> Plan:
     if not isinstance(root, Record) or not root.name.endswith("Metadata"):
         raise PickleRefused("it is a pickle, but not of checkpoint metadata")
-    plan = Plan(raw_records=root.name.startswith(_BYTECHECKPOINT))
-    budget = _Budget(10_000 + len(data) // MIN_CHUNK_BYTES)
+    plan = Plan(raw_records=root.name.startswith(_BYTECHECKPOINT), writers=_writers(root.get("all_local_plans")))
+    budget = _Budget(10_000 + size_bytes // MIN_CHUNK_BYTES)
     for name, entry in _dict(root.get("state_dict_metadata"), "state_dict_metadata").items():
         _take_entry(plan, name, entry, budget)
     storage = _dict(root.get("storage_data"), "storage_data")
@@ -94,9 +86,11 @@ def parse_plan(data: bytes) -> Plan:
         record = info if type(info) is Stored else _stored(info)
         plan.stored[index.name, index.offsets] = record
         plan.records.append(record)
-    plans = root.get("all_local_plans")
-    plan.writers = len(plans) if isinstance(plans, list) and plans else None
     return plan
+
+
+def _writers(plans: object) -> int | None:
+    return len(plans) if isinstance(plans, list) and plans else None
 
 
 class _Budget:
@@ -214,29 +208,3 @@ def _dtype(properties: object) -> str:
     state = properties.state if isinstance(properties, Record) else None
     value = state.get("dtype") if isinstance(state, dict) else state[0] if isinstance(state, tuple) and state else None
     return value.name.removeprefix("torch.") if isinstance(value, Symbol) else "unknown"
-
-
-def merge(plans: list[Plan]) -> Plan:
-    """The union over the metadata files of ranks that saved without talking to each other."""
-    union = Plan(raw_records=any(plan.raw_records for plan in plans))
-    for plan in plans:
-        for name, tensor in plan.tensors.items():
-            known = union.tensors.get(name)
-            chunks = {**known.chunks, **tensor.chunks} if known else tensor.chunks
-            size = tuple(map(max, known.size, tensor.size)) if known and len(known.size) == len(tensor.size) else None
-            union.tensors[name] = TensorPlan(tensor.dtype, size or tensor.size, chunks)
-        union.objects |= plan.objects
-        union.stored.update(plan.stored)
-        union.records += plan.records
-    return union
-
-
-def volume(sizes: tuple[int, ...]) -> int:
-    """Number of elements; 1 for a scalar."""
-    return math.prod(sizes)
-
-
-def raw_bytes(tensor: TensorPlan, chunk: Chunk) -> int | None:
-    """Bytes of the chunk's elements; None for a data type of unknown width."""
-    bits = DTYPE_BITS.get(tensor.dtype)
-    return None if bits is None else volume(chunk.sizes) * bits // 8

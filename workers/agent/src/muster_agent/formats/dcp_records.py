@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator
 
 from muster_agent.formats.base import Finding, TensorRange
 from muster_agent.formats.codes import finding
-from muster_agent.formats.dcp_metadata import Plan, TensorPlan, raw_bytes
+from muster_agent.formats.dcp_plan import Plan, TensorPlan, raw_bytes
 from muster_agent.formats.dcp_values import Chunk, Stored
 from muster_agent.formats.draft import role_of
 from muster_agent.formats.folder import Folder, trouble
@@ -29,53 +29,30 @@ _WEAK_STEP_NAMES = ("step", "global_step", "iteration")
 _INTEGER_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "int16": 2}
 
 
-def records_by_file(plan: Plan) -> dict[str, list[Stored]]:
-    by_file: dict[str, list[Stored]] = defaultdict(list)
-    for record in plan.records:
-        by_file[record.file].append(record)
-    return by_file
-
-
-def record_findings(
-    folder: Folder, plan: Plan, by_file: Mapping[str, list[Stored]], *, every_file: bool
-) -> list[Finding]:
+def record_findings(folder: Folder, plan: Plan, *, every_file: bool) -> list[Finding]:
     """Records that do not begin or end as `torch.save` begins and ends them, and files that could not be opened. Of
     more than FILES_LOOKED_AT files only a spread is opened, and of their records some, unless `every_file`: opening
     each costs more than listing it. Of a file with a hole every record is looked at, since a hole is how a write that
     never reached the storage shows."""
-    names = sorted(by_file.keys() & folder.files.keys())
-    names = names if every_file else spread(names, FILES_LOOKED_AT)
-    bare = _bare_lengths(plan, set(names))
+    names = [name for name in plan.files if name in folder.files]
     found: list[Finding] = []
-    for name in names:
-        records = sorted(set(by_file[name]) - bare)
-        fits = max(item.offset + item.length for item in by_file[name]) == folder.files[name].size_bytes
+    for name in names if every_file else spread(names, FILES_LOOKED_AT):
+        promised = plan.files[name]
+        records = [record for record in promised.records if record not in plan.bare]
+        fits = promised.end_byte == folder.files[name].size_bytes
         try:
             with folder.open(name) as opened:
                 holes = hole_findings(opened, name)
                 if fits and not plan.raw_records:
                     faults = _zip_findings(opened, name, records, every_record=every_file or bool(holes))
                     found.extend(faults)
-                    if holes and not faults and len(records) == len(set(by_file[name])):
+                    if holes and not faults and len(records) == len(promised.records):
                         holes = judged_by_sums(holes, opened, _members(opened, records))
                 found.extend(holes)
         except OSError as error:
             detail = f"{name} could not be read: {error.strerror}"
             found.append(finding(trouble(error, os.path.join(folder.path, name)).code, path=name, detail=detail))
     return found
-
-
-def _bare_lengths(plan: Plan, files: Set[str]) -> set[Stored]:
-    """Records in `files` exactly as long as their tensor: some writers store bare bytes, which have no head."""
-    bare = set()
-    for (name, offsets), record in plan.stored.items():
-        if record.file not in files:
-            continue
-        tensor = plan.tensors.get(name)
-        chunk = tensor.chunks.get(offsets) if tensor and offsets is not None else None
-        if tensor and chunk and raw_bytes(tensor, chunk) == record.length:
-            bare.add(record)
-    return bare
 
 
 def _zip_findings(opened: Opened, name: str, records: list[Stored], *, every_record: bool) -> list[Finding]:

@@ -11,7 +11,7 @@ from typing import Any
 from muster_agent.formats import dcp
 from muster_agent.formats.base import Role, ShardEntry
 from muster_agent.formats.codes import finding
-from muster_agent.formats.dcp_metadata import Plan
+from muster_agent.formats.dcp_plan import COMMIT_NAME, Plan
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.integrity import take_integrity
@@ -83,7 +83,7 @@ def _read_part(folder: Folder, with_tensors: bool) -> Draft:
     has_rule = COMMON_NAME in folder.files or (plan is not None and _is_torch_dist(plan))
     take_marker(draft, folder, is_needed=has_rule)
     if plan is not None:
-        draft.findings.extend(group_findings(plan.objects, dcp.COMMIT_NAME))
+        draft.findings.extend(group_findings(plan.objects, COMMIT_NAME))
     take_state(draft, folder, _common(draft, folder, plan))
     take_integrity(draft, folder)
     return draft

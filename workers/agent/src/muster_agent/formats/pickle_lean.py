@@ -66,12 +66,14 @@ class LeanMachine(Machine):
         folds: Mapping[str, Fold] | None = None,
         transparent: frozenset[str] = frozenset(),
         enumerations: frozenset[str] = frozenset(),
+        position: int = 0,
+        recalled: set[int] | None = None,
     ) -> None:
-        super().__init__(data, allowed | {GETATTR} if enumerations else allowed, callable_names)
+        super().__init__(data, allowed | {GETATTR} if enumerations else allowed, callable_names, position)
         self.folds = folds or {}
         self.transparent = transparent
         self.enumerations = enumerations
-        self.recalled = places_recalled(data)
+        self.recalled = places_recalled(data) if recalled is None else recalled
         self.places: dict[int, Any] = {}
         self.count = 0
         self.kept: set[int] = set()

@@ -35,8 +35,12 @@ def read_pickle(
     make other values of some objects, `runs` read many at once, and members of `enumerations` may be asked for by name
     (see LeanMachine). Raises PickleRefused, and limits.NeedsChild for more bytes than this process should parse.
     """
-    with without_collector(len(data)):
-        machine = LeanMachine(data, allowed, callable_names, folds, transparent, enumerations)
+    return run(LeanMachine(data, allowed, callable_names, folds, transparent, enumerations), runs)
+
+
+def run(machine: LeanMachine, runs: Callable[[LeanMachine], Mapping[str, Run]] | None = None) -> Any:
+    """As read_pickle, by a machine that is at the first byte."""
+    with without_collector(len(machine.data)):
         machine.runs = runs(machine) if runs else {}
         try:
             return machine.run(LEAN_TABLE)

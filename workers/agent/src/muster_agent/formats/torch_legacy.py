@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
-from muster_agent.formats.dcp_metadata import DTYPE_BITS
+from muster_agent.formats.dcp_plan import DTYPE_BITS
 from muster_agent.formats.pickle_machine import PickleRefused
 from muster_agent.formats.torch_pickle import TorchPickle, read_one
 from muster_agent.formats.tree import Opened

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from muster_agent.formats.dcp_metadata import CLASSES, DTYPE_BITS
+from muster_agent.formats.dcp_metadata import CLASSES
+from muster_agent.formats.dcp_plan import DTYPE_BITS
 from muster_agent.formats.pickle_machine import GETATTR, Record, Symbol, is_member_of_class
 from muster_agent.formats.python_names import HARMLESS, is_harmless_reference
 

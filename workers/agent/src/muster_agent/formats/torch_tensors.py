@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from muster_agent.formats.base import Finding, TensorRange
 from muster_agent.formats.codes import finding
-from muster_agent.formats.dcp_metadata import DTYPE_BITS
+from muster_agent.formats.dcp_plan import DTYPE_BITS
 from muster_agent.formats.draft import role_of
 from muster_agent.formats.torch_pickle import TorchPickle
 from muster_agent.formats.torch_values import StorageRef, TensorValue, named_tensors

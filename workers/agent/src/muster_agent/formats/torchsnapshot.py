@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
 from muster_agent.formats.codes import finding
-from muster_agent.formats.dcp_metadata import DTYPE_BITS
+from muster_agent.formats.dcp_plan import DTYPE_BITS
 from muster_agent.formats.draft import Draft, first_role, role_of
 from muster_agent.formats.folder import Folder, reach
 from muster_agent.formats.names import unsafe_reason

@@ -6,7 +6,7 @@ import re
 
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
-from muster_agent.formats.dcp_metadata import Plan
+from muster_agent.formats.dcp_plan import Plan
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.pickle_reader import PickleRefused
