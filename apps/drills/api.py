@@ -16,10 +16,11 @@ from apps.accounts.models import Role
 from apps.checkpoints.api import ID, PartsViewSet
 from apps.checkpoints.runs import find_run
 from apps.core.serializers import body_of
-from apps.drills import selectors, services
+from apps.drills import preview, rules, selectors, services
 from apps.drills.filters import DrillFilter, PlanFilter
 from apps.drills.finish import OWNER_KIND
 from apps.drills.models import Drill, DrillControl, DrillPlan, PlanOccurrence, RankResult
+from apps.drills.rules_serializers import PreviewSerializer
 from apps.drills.serializers import (
     ControlSerializer,
     CreateDrillSerializer,
@@ -46,7 +47,7 @@ class DrillViewSet(ReadViewSet):
     filterset_class = DrillFilter
     lookup_value_regex = ID
     cluster_path = "cluster"
-    needs: ClassVar = {"create": Role.OPERATOR, "cancel": Role.OPERATOR}
+    needs: ClassVar = dict.fromkeys(("create", "cancel", "approve", "preview"), Role.OPERATOR)
     sort_fields = ("-created_at",)
 
     def get_queryset(self) -> QuerySet[Any]:
@@ -81,6 +82,31 @@ class DrillViewSet(ReadViewSet):
         drill = self.get_object()
         self.authorize(drill.cluster_id)
         return Response(DrillDetailSerializer(services.cancel_drill(drill=drill, actor=self.actor)).data)
+
+    @extend_schema(
+        operation_id="approve_drill",
+        summary="Let a waiting disruptive drill begin that somebody else asked for",
+        request=None,
+        responses=DrillDetailSerializer,
+    )
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: str) -> Response:
+        drill = self.get_object()
+        self.authorize(drill.cluster_id)
+        return Response(DrillDetailSerializer(rules.approve(drill=drill, actor=self.actor)).data)
+
+    @extend_schema(
+        operation_id="preview_drill",
+        summary="What a drill would touch, and what would keep it from beginning; nothing is started",
+        request=CreateDrillSerializer,
+        responses=PreviewSerializer,
+    )
+    @action(detail=False, methods=["post"])
+    def preview(self, request: Request) -> Response:
+        spec = body_of(request, CreateDrillSerializer)
+        run = find_run(request, spec.pop("run"))
+        self.authorize(run.cluster_id)
+        return Response(PreviewSerializer(preview.preview(run, spec)).data)
 
 
 @extend_schema_view(list=extend_schema(operation_id="list_drill_ranks", summary="What each client of a drill measured"))

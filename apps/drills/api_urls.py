@@ -4,7 +4,7 @@ from django.urls import URLPattern, URLResolver, re_path
 from rest_framework.routers import SimpleRouter
 
 from apps.checkpoints.api import ID
-from apps.drills import api
+from apps.drills import api, rules_api
 
 router = SimpleRouter()
 router.trailing_slash = "/?"
@@ -16,6 +16,12 @@ router.register(rf"plans/(?P<plan>{ID})/occurrences", api.OccurrenceViewSet, "ap
 
 urlpatterns: list[URLPattern | URLResolver] = [
     *router.urls,
+    re_path(rf"^clusters/(?P<cluster>{ID})/drill-rules/?$", rules_api.RulesView.as_view(), name="api-drill-rules"),
+    re_path(
+        rf"^clusters/(?P<cluster>{ID})/drill-rules/reset-breaker/?$",
+        rules_api.ResetBreakerView.as_view(),
+        name="api-breaker-reset",
+    ),
     re_path(r"^drill-control/?$", api.ControlView.as_view(), name="api-drill-control"),
     re_path(r"^drill-control/stop/?$", api.StopView.as_view(), name="api-drills-stop"),
     re_path(r"^drill-control/allow/?$", api.AllowView.as_view(), name="api-drills-allow"),

@@ -10,9 +10,10 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.core.dispatch import wake_owner
+from apps.core.errors import Conflict
 from apps.core.transitions import transition
 from apps.core.wakeups import announce
-from apps.drills import failing_over, reading, results, selectors
+from apps.drills import failing_over, reading, results, safety, selectors
 from apps.drills.finish import OWNER_KIND, UNFINISHED, finish, objective_state, stop_work
 from apps.drills.models import Drill, DrillKind, DrillRung
 from apps.drills.results import Client
@@ -70,20 +71,24 @@ def _step_of(drill: Drill) -> Callable[[Drill], bool]:
 
 def _scheduled(drill: Drill) -> bool:
     """To `preparing` when it is this drill's turn on its cluster, else to `waiting`."""
-    now = timezone.now()
     stopped = selectors.stopped_reason()
     if stopped is not None:
         return finish(drill, Drill.Outcome.SKIPPED, stopped)
+    if safety.waits_for_approval(drill):
+        return _wait(drill, "Waits until another operator approves it.")
     with transaction.atomic():
         # An update locks the cluster's row on every database: of two drills that ask at once one sees the other.
         Cluster.objects.filter(pk=drill.cluster_id).update(name=F("name"))
         ahead = selectors.drill_ahead(drill)
         if ahead is None:
             return transition(drill, old=(Drill.State.SCHEDULED, Drill.State.WAITING), new=Drill.State.PREPARING)
-    if now - drill.created_at > MAX_WAIT:
-        reason = f"Waited an hour for {ahead.pk} on the same cluster; cancel that one or start this again."
-        return finish(drill, Drill.Outcome.SKIPPED, reason)
-    reason = f"Waits for {ahead.pk}, which is at work on the same cluster."
+    return _wait(drill, f"Waits for {ahead.pk}, which is at work on the same cluster.")
+
+
+def _wait(drill: Drill, reason: str) -> bool:
+    """For at most an hour."""
+    if timezone.now() - drill.created_at > MAX_WAIT:
+        return finish(drill, Drill.Outcome.SKIPPED, f"An hour is over. {reason} Start it again when that has changed.")
     transition(drill, old=Drill.State.SCHEDULED, new=Drill.State.WAITING, reason=reason)
     return False
 
@@ -91,7 +96,10 @@ def _scheduled(drill: Drill) -> bool:
 def _preparing(drill: Drill) -> bool:
     begin = failing_over.begin if drill.kind == DrillKind.FAILOVER else reading.begin
     try:
+        safety.require_allowed(drill.run, drill.kind)
         return begin(drill)
+    except Conflict as problem:
+        return finish(drill, Drill.Outcome.SKIPPED, problem.detail)
     except reading.CannotRun as problem:
         return finish(drill, Drill.Outcome.SKIPPED, str(problem))
 

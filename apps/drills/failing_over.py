@@ -12,10 +12,10 @@ from muster_agent.protocol.wire import DisruptBody, DisruptParams, TaskKind
 from apps.checkpoints.models import Placement, RunAttempt, StepReport
 from apps.core.moments import utc_moment
 from apps.core.transitions import transition
-from apps.drills import selectors
+from apps.drills import safety, selectors
 from apps.drills.finish import OWNER_KIND, finish, objective_state
 from apps.drills.models import Drill
-from apps.drills.reading import CannotRun
+from apps.drills.reading import CannotRun, require_small_enough
 from apps.drills.run_records import WayBack, boundary_facts, way_back
 from apps.fleet import tasks
 from apps.fleet.models import AgentTask
@@ -28,8 +28,6 @@ SURVIVED = timedelta(seconds=10)
 
 def begin(drill: Drill) -> bool:
     """Find the launch that trains now and have its agent end it. Raises CannotRun."""
-    if not drill.cluster.allows_disruption:
-        raise CannotRun(f"Disruptive drills are off on {drill.cluster.name}: an admin can allow them there.")
     attempt = selectors.live_attempt(drill)
     if attempt is None:
         raise CannotRun(
@@ -40,6 +38,7 @@ def begin(drill: Drill) -> bool:
         raise CannotRun(
             f"The agent beside launch {attempt.launch_id} is not online, so nothing there may be signalled."
         )
+    require_small_enough(drill, safety.Radius(nodes=(attempt.agent.node.name,)))
     now = timezone.now()
     seconds = drill.deadline_seconds or DEADLINE_SECONDS
     with transaction.atomic():

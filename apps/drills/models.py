@@ -80,6 +80,34 @@ class DrillControl(models.Model):
         return "drills are stopped" if self.stopped_at else "drills may run"
 
 
+class DrillRules(models.Model):
+    """What drills may do on one cluster; without a row the defaults hold. Reading drills are bound by the blast radius,
+    plan-only and protected runs; disruptive ones by all of it."""
+
+    cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, primary_key=True, related_name="drill_rules")
+    needs_approval = models.BooleanField(default=False)
+    """A disruptive drill waits until somebody other than who asked for it approves."""
+    plan_only = models.BooleanField(default=False)
+    """Drills are prepared and say what they would do; none begins."""
+    windows = models.JSONField(default=list)
+    """When disruptive drills may begin, such as `mon-fri 09:00-17:00`; empty: always."""
+    time_zone = models.CharField(max_length=64, default="UTC")
+    max_nodes = models.PositiveIntegerField(null=True, blank=True)
+    max_tier_ratio = models.FloatField(null=True, blank=True)
+    """Of a tier's measured rate that a reading drill may take, 0..1."""
+    breaker_failures = models.PositiveIntegerField(default=2)
+    breaker_reset_at = models.DateTimeField(null=True)
+    protected_runs = models.ManyToManyField(TrainingRun, related_name="+")
+
+    def __str__(self) -> str:
+        return f"rules of {self.cluster_id}"
+
+    @property
+    def is_stored(self) -> bool:
+        """False: nobody has set any, and these are the defaults."""
+        return not self._state.adding
+
+
 class DrillPlan(DrillSpec, Scheduled):
     """A drill on a schedule."""
 
@@ -153,6 +181,8 @@ class Drill(DrillSpec):
     facts = models.JSONField(default=dict)
     """Kind-specific numbers: the ladder's rungs and knee, the straggler, the boundaries of a failover."""
     requested_by = models.CharField(max_length=150)
+    approved_by = models.CharField(max_length=150, blank=True)
+    approved_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)

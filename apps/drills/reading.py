@@ -18,13 +18,15 @@ from apps.checkpoints import manifests, placements
 from apps.checkpoints.models import Placement, Shard
 from apps.core.errors import Conflict
 from apps.core.transitions import transition
-from apps.drills import reload, selectors
+from apps.core.units import size
+from apps.drills import reload, safety, selectors
 from apps.drills.finish import OWNER_KIND
 from apps.drills.herd import default_ladder
 from apps.drills.models import CheckpointChoice, Drill, DrillKind, DrillRung
 from apps.fleet import barrier, tasks
 from apps.fleet import selectors as fleet
 from apps.fleet.models import Agent
+from apps.storage.selectors import best_ceilings
 
 GATHER_SECONDS = 60
 """How long the clients of one rung may take to get ready before the barrier gives up."""
@@ -70,6 +72,7 @@ def prepare(drill: Drill) -> Preparation:
 def begin(drill: Drill) -> bool:
     """Prepare, and in one transaction hold the copy, lay out the rungs and hand out the first. Raises CannotRun."""
     ready = prepare(drill)
+    require_small_enough(drill, radius_of(drill, ready))
     try:
         return _begin(drill, ready)
     except Conflict as problem:  # a transfer was quicker, and removes the copy
@@ -97,6 +100,30 @@ def _begin(drill: Drill, ready: Preparation) -> bool:
         first = DrillRung.objects.bulk_create(rungs)[0]
         _hand_out(drill, first, ready.placement, ready.shares, ready.agents)
     return True
+
+
+def radius_of(drill: Drill, ready: Preparation) -> safety.Radius:
+    """The nodes that would read, how much, and what share of the tier's best measured rate that may take."""
+    tier_id = ready.placement.tier_id
+    ceiling = best_ceilings([tier_id]).get(tier_id)
+    return safety.Radius(
+        nodes=tuple(agent.node.name for agent in ready.agents),
+        total_bytes=sum(share.total_bytes for share in ready.shares),
+        tier_ratio=safety.tier_ratio(drill.max_bytes_per_second, len(ready.agents), ceiling),
+    )
+
+
+def require_small_enough(drill: Drill, radius: safety.Radius) -> None:
+    """Raises CannotRun where the blast radius is too large, or the cluster only plans drills."""
+    rules = safety.rules_of(drill.cluster)
+    problem = safety.radius_problem(rules, radius)
+    if problem:
+        raise CannotRun(problem)
+    if rules.plan_only:
+        much = "" if radius.total_bytes is None else f", reading {size(radius.total_bytes)}"
+        raise CannotRun(
+            f"{drill.cluster.name} only plans drills: it would have touched {safety.described(radius)}{much}."
+        )
 
 
 def begin_rung(drill: Drill, rung: DrillRung) -> bool:

@@ -73,7 +73,8 @@ class DrillSerializer(serializers.ModelSerializer[Drill]):
             "seed", "state", "outcome", "objective_state", "reason", "checkpoint_step", "total_bytes", "seconds",
             "bytes_per_second", "phases", "unattributed_seconds", "lost_steps", "lost_seconds", "cached_ratio_before",
             "verified", "start_skew_seconds", "jain_index", "is_storage_only", "efficiency_ratio", "requested_by",
-            "created_at", "started_at", "finished_at", "deadline_at", "cancel_requested_at", "attempt", "fault_at",
+            "approved_by", "approved_at", "created_at", "started_at", "finished_at", "deadline_at",
+            "cancel_requested_at", "attempt", "fault_at",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -14,11 +14,10 @@ from apps.core import cron, transitions
 from apps.core.dispatch import wake_owner
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.wakeups import announce
-from apps.drills import selectors
+from apps.drills import safety, selectors
 from apps.drills.finish import OWNER_KIND, UNFINISHED, finish, stop_work
 from apps.drills.models import CheckpointChoice, Drill, DrillControl, DrillKind, DrillPlan
 from apps.drills.spec import SPEC_FIELDS, checked, new_seed
-from apps.fleet.models import Cluster
 
 _STEPS_NAMED = 10
 PLAN_FIELDS = ("name", "cron", "time_zone", "missed", "enabled")
@@ -29,14 +28,13 @@ def create_drill(*, run: TrainingRun, spec: Mapping[str, Any], actor: str, plan:
     """A drill of `run`, to begin at once (or after the one that is at work on its cluster).
 
     Raises InvalidInput that names the field, also for a named step of which no copy is known; Conflict while all drills
-    are stopped, and for a failover where the cluster does not allow disruption.
+    are stopped, and with the rule of the cluster that forbids it.
     """
     values = checked(run, spec)
     stopped = selectors.stopped_reason()
     if stopped:
         raise Conflict(stopped, code="drills_stopped")
-    if values["kind"] == DrillKind.FAILOVER:
-        _require_disruption_allowed(run.cluster)
+    safety.require_allowed(run, values["kind"])
     if run.archived_at is not None:
         raise Conflict(f"{run.name} is archived; drill a run that trains.", code="run_archived")
     _require_known_step(run, values)
@@ -158,14 +156,6 @@ def spec_of(plan: DrillPlan) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in SPEC_FIELDS}
 
 
-def _require_disruption_allowed(cluster: Cluster) -> None:
-    if not cluster.allows_disruption:
-        raise Conflict(
-            f"Disruptive drills are off on {cluster.name}: an admin can allow them in the cluster's settings.",
-            code="disruption_not_allowed",
-        )
-
-
 def _require_known_step(run: TrainingRun, values: Mapping[str, Any]) -> None:
     if values.get("choice") != CheckpointChoice.NAMED:
         return
@@ -183,8 +173,8 @@ def _plan_spec(run: TrainingRun, spec: Mapping[str, Any]) -> dict[str, Any]:
     if "seed" in spec:
         raise InvalidInput("A plan takes a new seed for every drill.", pointer="/seed")
     values = checked(run, spec)
-    if values["kind"] == DrillKind.FAILOVER:
-        _require_disruption_allowed(run.cluster)
+    if values["kind"] in safety.DISRUPTIVE and not run.cluster.allows_disruption:
+        safety.require_allowed(run, values["kind"])
     return values
 
 

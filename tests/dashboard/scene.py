@@ -210,6 +210,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "drill-herd": f"/drills/{scene.herd.pk}/",
         "drill-running": f"/drills/{scene.running.pk}/",
         "drill-failed": f"/drills/{scene.failed.pk}/",
+        "rules": f"/clusters/{scene.east.pk}/rules/",
         "plans": "/plans/",
         "plan": f"/plans/{scene.plan.pk}/",
         "nodes": "/nodes/",

@@ -12,13 +12,14 @@ from dashboard.scene import Scene
 from django.contrib.messages import get_messages
 from django.http import HttpResponse
 from django.test import Client
+from django.utils import timezone
 from muster_agent.cli.agent import join
 
 from apps.accounts.models import ActivityEntry
 from apps.alerts.models import Alert
 from apps.audits.models import Audit
 from apps.checkpoints.models import InventoryScan
-from apps.drills.models import Drill, DrillPlan
+from apps.drills.models import Drill, DrillPlan, DrillRules
 from apps.fleet.models import Agent, JoinToken
 from apps.storage.models import CeilingRun
 
@@ -393,3 +394,38 @@ def test_an_operator_stops_a_running_scan(scene: Scene, signed_in: SignIn) -> No
     signed_in("operator").post(f"/scans/{running.pk}/cancel/")
     running.refresh_from_db()
     assert running.state == "cancelled"
+
+
+def test_a_preview_of_a_drill_tells_what_it_would_do_and_starts_nothing(scene: Scene, signed_in: SignIn) -> None:
+    before = Drill.objects.count()
+    body = {"run": scene.llama.pk, "kind": "reload", "choice": "latest", "preview": "yes"}
+    html = signed_in("operator").post("/drills/start/", body).content.decode()
+    assert "What it would do" in html and "Disrupts a job" in html
+    assert Drill.objects.count() == before
+
+
+def test_rules_are_saved_by_admins_and_a_bad_window_is_told_at_its_field(scene: Scene, signed_in: SignIn) -> None:
+    url = f"/clusters/{scene.east.pk}/rules/"
+    body = {"windows": "mon-fri 09:00-17:00\nsat 08:00-12:00", "time_zone": "Europe/Berlin", "breaker_failures": "3"}
+    body |= {"needs_approval": "on", "max_tier_percent": "25", "protected_runs": scene.llama.name}
+    assert signed_in("operator").post(url, body).status_code == 403
+    assert signed_in("admin").post(url, body).status_code == 302
+    rules = DrillRules.objects.get(cluster=scene.east)
+    assert (rules.windows, rules.max_tier_ratio) == (["mon-fri 09:00-17:00", "sat 08:00-12:00"], 0.25)
+    assert list(rules.protected_runs.all()) == [scene.llama]
+    refused = signed_in("admin").post(url, {**body, "windows": "noon"})
+    assert refused.status_code == 422 and b"is no window" in refused.content
+
+
+def test_only_somebody_else_is_offered_to_approve_a_waiting_failover(scene: Scene, signed_in: SignIn) -> None:
+    DrillRules.objects.create(cluster=scene.east, needs_approval=True)
+    now = timezone.now()
+    drill = Drill.objects.create(
+        cluster=scene.east, run=scene.llama, kind="failover", requested_by="olga", created_at=now, next_attempt_at=now
+    )
+    assert b"/approve/" not in signed_in("operator").get(f"/drills/{drill.pk}/").content
+    admin = signed_in("admin")
+    assert b"/approve/" in admin.get(f"/drills/{drill.pk}/").content
+    assert admin.post(f"/drills/{drill.pk}/approve/").status_code == 302
+    drill.refresh_from_db()
+    assert drill.approved_by == "ada"

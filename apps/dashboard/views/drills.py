@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from apps.accounts.access import global_role, reaches
 from apps.accounts.models import Role
 from apps.checkpoints.models import TrainingRun
 from apps.core.errors import Conflict, Forbidden, InvalidInput
+from apps.core.models import Transition
 from apps.core.phases import LABELS, not_measured
 from apps.dashboard import pages
 from apps.dashboard.bars import bar
@@ -22,7 +24,7 @@ from apps.dashboard.facets import facet
 from apps.dashboard.forms import DrillForm
 from apps.dashboard.live import progress_of
 from apps.dashboard.selectors import drills as rows_of
-from apps.drills import selectors, services
+from apps.drills import preview, safety, selectors, services
 from apps.drills.models import Drill, DrillKind
 from apps.fleet import selectors as fleet
 from apps.fleet.access import require_role, role_on, scoped
@@ -67,6 +69,7 @@ def drill_detail(request: HttpRequest, drill_id: str) -> HttpResponse:
         **_live_context(drill),
         "can_operate": pages.operates(request, drill.cluster_id),
         "has_live": drill.state != Drill.State.FINISHED,
+        "waits_for_approval": _waits_for(drill, request.user.get_username()),
     }
     return pages.show(request, "dashboard/drill.html", context, charts=True)
 
@@ -89,6 +92,7 @@ def _live_context(drill: Drill) -> dict[str, Any]:
     finished = drill.state == Drill.State.FINISHED
     steps = rows_of.ladder(drill) if drill.kind == DrillKind.HERD else []
     query = "?" + _query(drill=drill.pk)
+    events = rows_of.events(drill)
     return {
         "drill": drill,
         "run": drill.run,
@@ -104,11 +108,24 @@ def _live_context(drill: Drill) -> dict[str, Any]:
         "result_count": len(rows),
         "ranks_chart": ranks.chart(clients, reverse("chart", args=["ranks"]) + query) if clients else None,
         "herd_chart": herd.chart(steps, reverse("chart", args=["herd"]) + query) if len(steps) > 1 else None,
-        "events": rows_of.events(drill),
+        "events": events,
+        "waiting_reason": _waiting_reason(events),
         "tasks": [] if finished else progress_of(rows_of.tasks(drill)),
         "boundaries": boundaries_of(drill),
         "states": _states(drill),
     }
+
+
+def _waits_for(drill: Drill, actor: str) -> bool:
+    """Whether this user could approve it: it waits, and somebody else asked for it."""
+    is_open = drill.state in (Drill.State.SCHEDULED, Drill.State.WAITING) and drill.requested_by != actor
+    return is_open and safety.waits_for_approval(drill)
+
+
+def _waiting_reason(events: Sequence[Transition]) -> str:
+    """What the engine last said that it waits for."""
+    said = next((event.reason for event in events if event.new == Drill.State.WAITING), "")
+    return said or "Waiting its turn."
 
 
 def _query(**parameters: str) -> str:
@@ -182,6 +199,9 @@ def drill_start(request: HttpRequest) -> HttpResponse:
     spec = form.spec()
     if spec["kind"] == DrillKind.FAILOVER and not run.cluster.allows_disruption:
         raise Forbidden(f"Disruptive drills are off on {run.cluster.name}; an admin can allow them there.")
+    if request.POST.get("preview"):
+        told = preview.preview(run, spec)
+        return render(request, "dashboard/drill_start.html", {"form": form, "runs": runs, "told": told})
     if spec["kind"] == DrillKind.FAILOVER and request.POST.get("confirmed") != "yes":
         return render(request, "dashboard/drill_confirm.html", _preview(run, spec, request.POST))
     try:
