@@ -29,8 +29,8 @@ from muster_agent.jobs.reload import prepare
 from muster_agent.jobs.seal import seal
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.wire import ReloadParams
+from muster_agent.reload.pace import READERS
 from muster_agent.reload.plan import BLOCK_BYTES, plan_reads, whole_shards
-from muster_agent.reload.reader import READERS
 from muster_agent.storage.s3_client import S3Store, connect
 
 from tests.agent.checkpoint_factory import write_checkpoint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -29,9 +30,11 @@ from muster_agent.manifest.rewrites import (
     without_rewrites,
 )
 from muster_agent.manifest.seal import chunk_digests
+from muster_agent.probes.filesystem import read_file_system
 from muster_agent.reload.buffers import BufferRing
+from muster_agent.reload.pace import pace_of
 from muster_agent.reload.plan import BLOCK_BYTES, Extent, plan_reads, whole_shards
-from muster_agent.reload.reader import READERS, Check, Consumer, ReadRun
+from muster_agent.reload.reader import Check, Consumer, ReadRun
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.posix import PathUnsafe, PosixShard
 from muster_agent.storage.throttle import Throttle
@@ -82,12 +85,13 @@ class _RunningChunks:
 
     def update(self, data: memoryview) -> None:
         """See `reload.reader.Pieces`."""
-        while data:
+        while len(data) >= self._left_bytes:
             part, data = data[: self._left_bytes], data[self._left_bytes :]
             self._hasher.update(part)
-            self._left_bytes -= len(part)
-            if self._left_bytes == 0:
-                self.end()
+            self._left_bytes = 0
+            self.end()
+        self._hasher.update(data)
+        self._left_bytes -= len(data)
 
     def end(self) -> None:
         """See `reload.reader.Pieces`."""
@@ -142,7 +146,8 @@ def read_shards(
     control.check()
     block_bytes = block_bytes_for(chunk_bytes)
     plan = plan_reads(extents, block_bytes)
-    readers = max(1, min(threads or READERS, len(plan)))
+    pace = pace_of(from_cache=False, is_remote=_is_remote(shards), cpus=len(os.sched_getaffinity(0)))
+    readers = max(1, min(threads or pace.readers, len(plan)))
     ring = BufferRing(readers, block_bytes)
     opens = open_posix if place is None else place.open_shard
     try:
@@ -158,6 +163,10 @@ def read_shards(
         ).run()
     finally:
         ring.close()
+
+
+def _is_remote(shards: Sequence[StatedShard]) -> bool:
+    return any(read_file_system(stated.location).is_remote for stated in shards[:1])
 
 
 def observe(stated: StatedShard, number: int, digests: dict[int, str], totals: ReadTotals) -> ObservedShard:

@@ -23,7 +23,8 @@ from muster_agent.reload.bounce import BounceSession, CopyTotals
 from muster_agent.reload.gds import GdsSession, GdsUnavailable
 from muster_agent.reload.gpu.device import DeviceUnavailable
 from muster_agent.reload.gpu.memory import DeviceTensor
-from muster_agent.reload.reader import READERS, InPlace
+from muster_agent.reload.pace import READERS
+from muster_agent.reload.reader import InPlace
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import ShardSource
 

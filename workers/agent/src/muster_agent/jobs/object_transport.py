@@ -10,7 +10,8 @@ from muster_agent.jobs.checkpoint_place import StatedShard
 from muster_agent.jobs.transports import PathTaken
 from muster_agent.protocol.results import Backend
 from muster_agent.reload.backends import Choice
-from muster_agent.reload.reader import READERS, InPlace
+from muster_agent.reload.pace import READERS
+from muster_agent.reload.reader import InPlace
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import ShardSource
 from muster_agent.storage.s3_answers import ObjectPin, bare

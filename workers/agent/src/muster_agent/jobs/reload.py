@@ -41,6 +41,7 @@ from muster_agent.jobs.selection import select
 from muster_agent.jobs.transports import DeviceShards, HostTransport, PathTaken, Transport
 from muster_agent.jobs.verify import fingerprint_of
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest
+from muster_agent.probes.filesystem import read_file_system
 from muster_agent.probes.gds import GdsProbe
 from muster_agent.probes.page_cache import cached_ratio, evict, why_unknown
 from muster_agent.probes.process import PeakMemory
@@ -192,7 +193,8 @@ class PreparedReload:
         cleanup.callback(transport.close)
         readers = max(1, min(transport.readers, len(plan)))
         arena = self._arena(shards, extents) if transport.in_host_memory else None
-        ring = BufferRing(readers, block_bytes if arena is None and transport.in_place is None else ALIGN_BYTES)
+        at_a_time = transport.piece_bytes or block_bytes
+        ring = BufferRing(readers, at_a_time if arena is None and transport.in_place is None else ALIGN_BYTES)
         cleanup.callback(ring.close)
         digester = ChunkDigester(len(shards), self._chunk_bytes) if self.manifest else None
         allocated_at = time.monotonic()
@@ -236,7 +238,7 @@ class PreparedReload:
     def _into_host(self, choice: backends.Choice) -> Transport:
         if self._urls is not None:
             return ObjectTransport(self._urls, self.params.backend, choice)
-        return HostTransport(choice, self._gds)
+        return HostTransport(choice, self._gds, is_remote=read_file_system(self.path).is_remote)
 
     def _arrive(self, read: ReadPass, cpu: CpuMeter) -> tuple[CopyTotals | None, float | None]:
         """What was copied to a device, and when the last byte was there."""

@@ -15,12 +15,10 @@ from muster_agent.probes.gds import GdsProbe
 from muster_agent.reload import backends
 from muster_agent.reload.gds import GdsSession
 from muster_agent.reload.gpu.memory import DeviceArena
-from muster_agent.reload.reader import READERS, InPlace
+from muster_agent.reload.pace import READERS, pace_of
+from muster_agent.reload.reader import InPlace
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import ShardSource
-
-CACHED_PIECE_BYTES = 1 << 20
-"""From the page cache a block is copied and hashed in pieces that fit into a CPU's own cache."""
 
 
 class PathTaken(NamedTuple):
@@ -65,16 +63,18 @@ class DeviceShards:
 
 
 class HostTransport:
-    """Files into host memory, around the page cache or through it. `gds` is what a probe said, where one was made."""
+    """Files into host memory, around the page cache or through it. `is_remote`: they lie on another machine; `gds` is
+    what a probe said, where one was made."""
 
     in_place: InPlace | None = None
     in_host_memory = True
 
-    def __init__(self, choice: backends.Choice, gds: GdsProbe | None) -> None:
+    def __init__(self, choice: backends.Choice, gds: GdsProbe | None, *, is_remote: bool) -> None:
         self._choice = choice
         self._gds = gds
-        self.readers = min(READERS, os.cpu_count() or READERS) if choice.from_cache else READERS
-        self.piece_bytes = CACHED_PIECE_BYTES if choice.from_cache else None
+        self.readers, self.piece_bytes = pace_of(
+            from_cache=choice.from_cache, is_remote=is_remote, cpus=len(os.sched_getaffinity(0))
+        )
 
     def open(self, shard: StatedShard) -> ShardSource:
         """See `Transport`."""

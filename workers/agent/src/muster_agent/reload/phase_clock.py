@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 
 from muster_agent.protocol.phases import Phase
@@ -15,23 +14,28 @@ class PhaseClock:
 
     def __init__(self, order: Sequence[Phase]) -> None:
         self.seconds: dict[Phase, float] = dict.fromkeys(order, 0.0)
-        self._inside: Counter[Phase] = Counter()
+        self._inside = dict.fromkeys(order, 0)
+        self._current: Phase | None = None
         self._since = time.monotonic()
         self._lock = threading.Lock()
 
     def enter(self, phase: Phase) -> None:
         """The calling thread begins to be in it."""
-        self._move(phase, 1)
+        with self._lock:
+            self._inside[phase] += 1
+            if self._inside[phase] == 1:
+                self._turn()
 
     def leave(self, phase: Phase) -> None:
         """A thread is no longer in it."""
-        self._move(phase, -1)
-
-    def _move(self, phase: Phase, by: int) -> None:
         with self._lock:
-            now = time.monotonic()
-            current = next((one for one in self.seconds if self._inside[one] > 0), None)
-            if current is not None:
-                self.seconds[current] += now - self._since
-            self._since = now
-            self._inside[phase] += by
+            self._inside[phase] -= 1
+            if self._inside[phase] == 0:
+                self._turn()
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        if self._current is not None:
+            self.seconds[self._current] += now - self._since
+        self._current = next((phase for phase, threads in self._inside.items() if threads), None)
+        self._since = now

@@ -6,37 +6,33 @@ threads and preadv reach the device's limit (docs/measurements/reload.md) withou
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 from muster_agent.protocol.phases import Phase
 from muster_agent.reload.arena import Arena
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.open_shards import OpenShards
+from muster_agent.reload.pace import READERS
 from muster_agent.reload.phase_clock import PhaseClock
 from muster_agent.reload.plan import Extent
+from muster_agent.reload.reader_thread import ReaderThread, Stopped
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import InPlaceSource, ShardSource
 from muster_agent.storage.throttle import Throttle
 
-READERS = 8
 BLOCK_SECONDS = 120.0
 """A read that takes longer than this is given up: a dead mount answers never, and the other shards must not wait."""
 _LOOK_SECONDS = 0.05
-_LEAVE_SECONDS = 0.8
+_LEAVE_SECONDS = 0.5
 _REPLACEMENTS = 32
 
 Check = Callable[[], None]
-
-
-class Stopped(Exception):
-    """Another reader failed; this one leaves quietly."""
 
 
 class Control(Protocol):
@@ -92,19 +88,6 @@ class InPlace:
     chunk_bytes: int | None
 
 
-@dataclass(slots=True, eq=False)
-class _Reader:
-    """One thread and what it is at: `since` is set while it is inside a call to the storage."""
-
-    thread: threading.Thread | None = None
-    extent: Extent | None = None
-    since: float | None = None
-    given_up: bool = False
-
-    def is_busy(self) -> bool:
-        return not self.given_up and self.thread is not None and self.thread.is_alive()
-
-
 @dataclass(slots=True)
 class ReadRun:
     """One pass over a plan. `run()` returns the totals; storage errors are in them, anything else is raised.
@@ -124,7 +107,7 @@ class ReadRun:
     in_place: InPlace | None = None
     """For sources that are `InPlaceSource`; None brings every byte to host memory."""
     piece_bytes: int | None = None
-    """Read and hand on so much at a time, where the consumer takes pieces: bytes that come from memory are then hashed
+    """Read and hand on so much at a time, where the consumer takes pieces and nothing is kept: bytes are then hashed
     out of the CPU's own cache."""
     arena: Arena | None = None
     """Where the bytes stay; None reads each block over the last one of its reader."""
@@ -132,7 +115,7 @@ class ReadRun:
     totals: ReadTotals = field(default_factory=ReadTotals)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _failure: BaseException | None = None
-    _team: list[_Reader] = field(default_factory=list)
+    _team: list[ReaderThread] = field(default_factory=list)
     _todo: Iterator[Extent] = field(default_factory=lambda: iter(()))
     _total_bytes: int = 0
     _clock: PhaseClock = field(default_factory=lambda: PhaseClock((Phase.READ, Phase.ALLOCATE)))
@@ -152,6 +135,8 @@ class ReadRun:
         finally:
             self._leave(shards)
             shards.close_all()
+        for reader in self._team:
+            self.totals.add(reader)
         self.totals.wall_seconds = dict(self._clock.seconds)
         if self._failure is not None:
             raise self._failure
@@ -159,16 +144,13 @@ class ReadRun:
 
     # -- the team ------------------------------------------------------------------------------------------------------
     def _start(self, shards: OpenShards, ring: BufferRing) -> None:
-        reader = _Reader()
-        name = f"muster-read-{len(self._team)}"
-        # a daemon: a thread that hangs in a dead mount must not keep the process from ending
-        reader.thread = threading.Thread(target=self._work, args=(reader, shards, ring), name=name, daemon=True)
+        reader = ReaderThread(f"muster-read-{len(self._team)}", self._clock)
         self._team.append(reader)
-        reader.thread.start()
+        reader.start(lambda: self._work(reader, shards, ring))
 
     def _watch(self, shards: OpenShards) -> None:
         while busy := [reader for reader in self._team if reader.is_busy()]:
-            busy[0].thread.join(_LOOK_SECONDS)  # type: ignore[union-attr]
+            busy[0].join(_LOOK_SECONDS)
             self._check()
             for reader in busy:
                 if self._give_up(reader, shards, self.block_seconds) and len(self._team) < self.readers + _REPLACEMENTS:
@@ -186,38 +168,31 @@ class ReadRun:
         ends_at = time.monotonic() + _LEAVE_SECONDS
         for reader in self._team:
             while reader.is_busy() and not self._give_up(reader, shards, max(0.0, ends_at - time.monotonic())):
-                reader.thread.join(_LOOK_SECONDS)  # type: ignore[union-attr]
+                reader.join(_LOOK_SECONDS)
 
-    def _give_up(self, reader: _Reader, shards: OpenShards, after_seconds: float) -> bool:
-        """Whether the reader has been inside one call to the storage for longer than that; then it is on its own."""
-        with self._lock:
-            since, extent = reader.since, reader.extent
-            if reader.given_up or since is None or extent is None or time.monotonic() - since < after_seconds:
-                return reader.given_up
-            reader.given_up = True
-            self._clock.leave(Phase.READ)
-        shards.silent.add(extent.shard)
-        seconds = time.monotonic() - since
-        self._note(extent, OSError(errno.ETIMEDOUT, f"the storage did not answer for {seconds:.0f} s"))
-        self.consumer.lost(extent)
+    def _give_up(self, reader: ReaderThread, shards: OpenShards, after_seconds: float) -> bool:
+        """Whether the reader is given up, being inside one call to the storage for longer than that."""
+        waited_seconds = reader.calling.give_up(after_seconds)
+        if waited_seconds is None:
+            return False
+        shards.silent.add(reader.extent.shard)
+        self._note(reader.extent, OSError(errno.ETIMEDOUT, f"the storage did not answer for {waited_seconds:.0f} s"))
+        self.consumer.lost(reader.extent)
         return True
 
     # -- one reader ----------------------------------------------------------------------------------------------------
-    def _work(self, reader: _Reader, shards: OpenShards, ring: BufferRing) -> None:
-        started_cpu = time.thread_time()
+    def _work(self, reader: ReaderThread, shards: OpenShards, ring: BufferRing) -> None:
         try:
             with ring.lend() as buffer:
                 while (extent := self._next()) is not None:
                     self._check()
                     self._one(reader, extent, shards, buffer)
-                    self.control.progress(self.phase, self.totals.read_bytes, self._total_bytes)
+                    self.control.progress(self.phase, self._read_bytes(), self._total_bytes)
         except Stopped:
             pass
         except BaseException as error:
             self._fail(error)
         finally:
-            with self._lock:
-                self.totals.cpu_seconds += time.thread_time() - started_cpu
             if ring is not self.ring:
                 ring.close()
 
@@ -225,93 +200,88 @@ class ReadRun:
         with self._lock:
             return next(self._todo, None)
 
-    def _one(self, reader: _Reader, extent: Extent, shards: OpenShards, buffer: memoryview) -> None:
+    def _read_bytes(self) -> int:
+        return sum(reader.read_bytes for reader in self._team)
+
+    def _one(self, reader: ReaderThread, extent: Extent, shards: OpenShards, buffer: memoryview) -> None:
+        reader.extent = extent
         try:
-            with self._calling(reader, extent):
+            with reader.calling:
                 source = shards.take(extent.shard, self._check)
-            if source is None or not self._take(reader, source, extent, buffer):
+            if source is None or not self._take(reader, source, buffer):
                 self.consumer.lost(extent)
         finally:
             shards.put_back(extent.shard)
 
-    @contextlib.contextmanager
-    def _calling(self, reader: _Reader, extent: Extent) -> Iterator[None]:
-        """Inside, the reader is watched. Raises Stopped where it was given up in the meantime: its extent is lost."""
-        with self._lock:
-            reader.extent, reader.since = extent, time.monotonic()
-            self._clock.enter(Phase.READ)
-        try:
-            yield
-        finally:
-            with self._lock:
-                since, reader.since = reader.since, None
-                late = reader.given_up
-                if not late and since is not None:
-                    self.totals.reading_seconds += time.monotonic() - since
-                    self._clock.leave(Phase.READ)
-            if late:
-                raise Stopped
-
-    def _take(self, reader: _Reader, source: ShardSource, extent: Extent, buffer: memoryview) -> bool:
-        """Read one extent and hand it on; False where it could not be read."""
-        begin, length = extent.offset_bytes, extent.length_bytes
+    def _take(self, reader: ReaderThread, source: ShardSource, buffer: memoryview) -> bool:
+        """Read the reader's extent and hand it on; False where it could not be read."""
+        extent = reader.extent
         if self.in_place is not None and isinstance(source, InPlaceSource):
-            return self._take_in_place(reader, source, extent, self.in_place)
+            return self._take_in_place(reader, source, self.in_place)
         if self.piece_bytes is not None and self.arena is None and isinstance(self.consumer, PieceConsumer):
-            return self._take_in_pieces(reader, source, extent, buffer, self.consumer.begin(extent), self.piece_bytes)
-        buffer = buffer if self.arena is None else self._place(self.arena, extent)
-        count = self._read(reader, extent, lambda: source.read_into(buffer, begin, length))
+            return self._take_in_pieces(reader, source, buffer, self.consumer.begin(extent), self.piece_bytes)
+        buffer = buffer if self.arena is None else self._place(reader, self.arena)
+        count = self._read(reader, partial(source.read_into, buffer), extent.offset_bytes, extent.length_bytes)
         if count is not None:
-            self._consume(lambda: self.consumer.landed(extent, buffer[:count], self._check))
+            with reader.consuming:
+                self.consumer.landed(extent, buffer[:count], self._check)
         return count is not None
 
-    def _place(self, arena: Arena, extent: Extent) -> memoryview:
+    def _place(self, reader: ReaderThread, arena: Arena) -> memoryview:
         """Room for the extent, touched; what that costs is told apart from reading."""
         self._clock.enter(Phase.ALLOCATE)
-        began, cpu_before = time.monotonic(), time.thread_time()
         try:
-            return arena.place(extent)
+            with reader.placing:
+                return arena.place(reader.extent)
         finally:
-            cpu_seconds, seconds = time.thread_time() - cpu_before, time.monotonic() - began
             self._clock.leave(Phase.ALLOCATE)
-            with self._lock:
-                self.totals.placing_seconds += seconds
-                self.totals.placing_cpu_seconds += cpu_seconds
 
     def _take_in_pieces(
-        self, reader: _Reader, source: ShardSource, extent: Extent, buffer: memoryview, pieces: Pieces, size_bytes: int
+        self, reader: ReaderThread, source: ShardSource, buffer: memoryview, pieces: Pieces, size_bytes: int
     ) -> bool:
-        end = extent.offset_bytes + extent.length_bytes
-        for begin in range(extent.offset_bytes, end, size_bytes):
-            piece = Extent(extent.shard, begin, min(size_bytes, end - begin))
-            count = self._read(reader, piece, functools.partial(source.read_into, buffer, begin, piece.length_bytes))
+        _, begin, left = reader.extent
+        read = partial(source.read_into, buffer)
+        while left:
+            length = min(size_bytes, left)
+            count = self._read(reader, read, begin, length)
             if count is None:
                 return False
-            self._consume(functools.partial(pieces.update, buffer[:count]))
-            if count < piece.length_bytes:
-                break
-        self._consume(pieces.end)
+            with reader.consuming:
+                pieces.update(buffer[:count])
+            begin, left = begin + count, left - count if count == length else 0
+        with reader.consuming:
+            pieces.end()
         return True
 
-    def _take_in_place(self, reader: _Reader, source: InPlaceSource, extent: Extent, in_place: InPlace) -> bool:
-        count = self._read(reader, extent, lambda: source.read_in_place(extent.offset_bytes, extent.length_bytes))
-        chunk_bytes = in_place.chunk_bytes
+    def _take_in_place(self, reader: ReaderThread, source: InPlaceSource, in_place: InPlace) -> bool:
+        extent, chunk_bytes = reader.extent, in_place.chunk_bytes
+        count = self._read(reader, source.read_in_place, extent.offset_bytes, extent.length_bytes)
         if not count or chunk_bytes is None:
             return count is not None
         try:
-            self._consume(lambda: self.consumer.hashed(extent, source.digests_in_place(count, chunk_bytes)))
+            with reader.consuming:
+                self.consumer.hashed(extent, source.digests_in_place(count, chunk_bytes))
         except OSError as error:
             self._note(extent, error)
             return False
         return True
 
-    def _consume(self, consume: Callable[[], None]) -> None:
-        began, cpu_before = time.monotonic(), time.thread_time()
-        consume()
-        cpu_seconds, seconds = time.thread_time() - cpu_before, time.monotonic() - began
-        with self._lock:
-            self.totals.consuming_seconds += seconds
-            self.totals.consuming_cpu_seconds += cpu_seconds
+    def _read(
+        self, reader: ReaderThread, read: Callable[[int, int], int], offset_bytes: int, length_bytes: int
+    ) -> int | None:
+        """The bytes that a read gave, counted and timed; None where it failed."""
+        if self.throttle.is_capped:
+            self._wait_for_rate(length_bytes)
+        try:
+            with reader.calling:
+                count = read(offset_bytes, length_bytes)
+        except OSError as error:
+            self._note(reader.extent, error)
+            return None
+        reader.count(count)
+        if count < length_bytes:
+            self._note_end(reader.extent.shard, offset_bytes + count)
+        return count
 
     def _wait_for_rate(self, length_bytes: int) -> None:
         """A cap makes the reading slow, and nothing else: it is the phase of the reads that takes longer."""
@@ -325,23 +295,9 @@ class ReadRun:
         with self._lock:
             self.totals.errors.setdefault(extent.shard, error)
 
-    def _read(self, reader: _Reader, extent: Extent, read: Callable[[], int]) -> int | None:
-        """The bytes that a read gave, counted and timed; None where it failed."""
-        self._wait_for_rate(extent.length_bytes)
-        try:
-            with self._calling(reader, extent):
-                count = read()
-        except OSError as error:
-            self._note(extent, error)
-            return None
+    def _note_end(self, shard: int, end_bytes: int) -> None:
         with self._lock:
-            totals = self.totals
-            totals.read_bytes += count
-            totals.read_by_shard[extent.shard] = totals.read_by_shard.get(extent.shard, 0) + count
-            if count < extent.length_bytes:
-                end = extent.offset_bytes + count
-                totals.ended_at_bytes[extent.shard] = min(end, totals.ended_at_bytes.get(extent.shard, end))
-        return count
+            self.totals.ended_at_bytes[shard] = min(end_bytes, self.totals.ended_at_bytes.get(shard, end_bytes))
 
     def _check(self) -> None:
         self.control.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from muster_agent.protocol.phases import Phase
+from muster_agent.reload.reader_thread import ReaderThread
 
 
 @dataclass(slots=True)
@@ -34,3 +35,15 @@ class ReadTotals:
     """By shard number: where it ended although more was planned."""
     sources: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By shard number: (size in bytes, mtime in ns) when it was opened."""
+
+    def add(self, reader: ReaderThread) -> None:
+        """What one thread did."""
+        self.read_bytes += reader.read_bytes
+        self.reading_seconds += reader.calling.seconds
+        self.placing_seconds += reader.placing.seconds
+        self.placing_cpu_seconds += reader.placing.cpu_seconds
+        self.consuming_seconds += reader.consuming.seconds
+        self.consuming_cpu_seconds += reader.consuming.cpu_seconds
+        self.cpu_seconds += reader.cpu_seconds
+        for shard, count in reader.read_by_shard.items():
+            self.read_by_shard[shard] = self.read_by_shard.get(shard, 0) + count

@@ -16,6 +16,7 @@ class Throttle:
         if max_bytes_per_second is not None and max_bytes_per_second <= 0:
             raise ValueError("max_bytes_per_second must be above 0")
         self._rate = max_bytes_per_second
+        self.is_capped = max_bytes_per_second is not None
         self._lock = threading.Lock()
         self._free_at: float | None = None
 
