@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import itertools
 import mmap
+import re
 import struct
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from muster_agent.jobs.seal import seal
 from muster_agent.protocol.wire import ReloadParams
 from muster_agent.reload import arena
 from muster_agent.reload.arena import Arena
-from muster_agent.reload.memory import NoRoom, available_bytes
+from muster_agent.reload.memory import NoRoom, available_bytes, may_have_huge_pages
 from muster_agent.reload.plan import Extent
 
 from tests.agent.checkpoint_factory import write_checkpoint
@@ -144,3 +147,30 @@ def test_the_memory_comes_back_when_nobody_holds_a_view(folder: Path) -> None:
 def _mapped_bytes() -> int:
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
     return int(pages) * mmap.PAGESIZE
+
+
+def _flags_of(made: Arena) -> list[str]:
+    """What the kernel holds of the arena's memory: `hg` where it shall have huge pages, `nh` where it shall not."""
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(made._mapping)) + made._start
+    inside, flags = False, list[str]()
+    for line in Path("/proc/self/smaps").read_text(encoding="ascii", errors="replace").splitlines():
+        if (span := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line)) is not None:
+            inside = int(span[1], 16) <= begin < int(span[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            flags = line.split()[1:]
+    return flags
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.0001, "hg"), (0.01, "nh")])
+def test_where_huge_pages_are_dear_the_rest_of_the_arena_is_small_ones(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, expected: str
+) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr(arena.time, "thread_time", lambda: next(ticks) * seconds)
+    made, block = Arena([64 << 20]), 4 << 20
+    for number in range(9):
+        made.place(Extent(0, number * block, block))
+    assert expected in _flags_of(made)
+    assert made.huge_pages is (expected == "hg" and may_have_huge_pages())
+    gc.collect()
+    made.close()

@@ -1,20 +1,28 @@
 """Host memory that keeps every byte of the shards that are read: one mapping of huge pages, with each shard at an
 offset that direct reads can use. A block's part is touched right before it is read, by the thread that reads it: first
-touch costs as much as the read, and so it goes on while other threads wait for the storage."""
+touch costs as much as the read, and so it goes on while other threads wait for the storage.
+
+Where huge pages turn out to be dear, the rest is small ones: a kernel that must make room for them, or a hypervisor
+that must back them first, takes up to twenty times as long as clearing them, and often has small ones at hand."""
 
 from __future__ import annotations
 
 import contextlib
 import mmap
+import threading
+import time
 from collections.abc import Callable, Sequence
 
-from muster_agent.reload.buffers import HUGE_PAGE_BYTES, ask_for_huge_pages, distance_to_alignment, make_resident
-from muster_agent.reload.memory import NoRoom, available_bytes, map_anonymous
+from muster_agent.reload.buffers import HUGE_PAGE_BYTES, ask_for_huge_pages, distance_to_alignment, touch
+from muster_agent.reload.memory import NoRoom, advise, available_bytes, map_anonymous
 from muster_agent.reload.plan import Extent
 from muster_agent.storage.posix import ALIGN_BYTES
 
 _SPARE_BYTES = 256 * 1024 * 1024
 """Left to everything else on the node; an arena that takes the last page gets the process killed."""
+_TRIED_BYTES = 32 * 1024 * 1024
+_DEAR_SECONDS_PER_BYTE = 0.5e-9
+"""CPU seconds. Clearing a page takes a fifth of it or less."""
 
 
 class Arena:
@@ -37,14 +45,28 @@ class Arena:
         self._mapping = map_memory(size)
         self._start = distance_to_alignment(self._mapping)
         self.huge_pages = ask_for_huge_pages(self._mapping, self._start, self.total_bytes)
+        """Whether all of it may have them."""
+        self._touched_bytes, self._touching_cpu_seconds = 0, 0.0
+        self._lock = threading.Lock()
         self._whole = memoryview(self._mapping)
 
     def place(self, extent: Extent) -> memoryview:
         """Where the extent's bytes go: as long as the extent, rounded up to 4 KiB, and resident when this returns."""
         begin = self._start + self._begins[extent.shard] + extent.offset_bytes
         length_bytes = -(-extent.length_bytes // ALIGN_BYTES) * ALIGN_BYTES
-        make_resident(self._mapping, begin, length_bytes)
+        cpu_before = time.thread_time()
+        touch(self._mapping, begin, length_bytes)
+        self._weigh(length_bytes, time.thread_time() - cpu_before)
         return self._whole[begin : begin + length_bytes]
+
+    def _weigh(self, touched_bytes: int, cpu_seconds: float) -> None:
+        with self._lock:
+            self._touched_bytes += touched_bytes
+            self._touching_cpu_seconds += cpu_seconds
+            is_dear = self._touching_cpu_seconds > self._touched_bytes * _DEAR_SECONDS_PER_BYTE
+            if self.huge_pages and self._touched_bytes >= _TRIED_BYTES and is_dear:
+                self.huge_pages = False
+                advise(self._mapping, self._start, self.total_bytes, mmap.MADV_NOHUGEPAGE)
 
     def shard(self, number: int) -> memoryview:
         """The bytes of one shard."""

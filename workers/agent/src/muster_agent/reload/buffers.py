@@ -28,7 +28,8 @@ class BufferRing:
         self.total_bytes = count * self.size_bytes
         self._mapping = map_anonymous(self.total_bytes + HUGE_PAGE_BYTES)
         start = distance_to_alignment(self._mapping)
-        self.huge_pages, self.prefaulted = make_resident(self._mapping, start, self.total_bytes)
+        self.huge_pages = ask_for_huge_pages(self._mapping, start, self.total_bytes)
+        self.prefaulted = touch(self._mapping, start, self.total_bytes)
         self._whole = memoryview(self._mapping)
         self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
         self._views = []
@@ -64,14 +65,13 @@ def distance_to_alignment(mapping: mmap.mmap) -> int:
     return -address % HUGE_PAGE_BYTES
 
 
-def make_resident(mapping: mmap.mmap, start: int, length_bytes: int) -> tuple[bool, bool]:
-    """(huge pages can be had, touched in one call); older kernels get the same residency by writing each page."""
-    huge = ask_for_huge_pages(mapping, start, length_bytes)
+def touch(mapping: mmap.mmap, start: int, length_bytes: int) -> bool:
+    """Make a part resident. False where it took more than one call: older kernels get the same by writing each page."""
     populated = advise(mapping, start, length_bytes, _MADV_POPULATE_WRITE)
     if not populated:
         for offset in range(start, start + length_bytes, mmap.PAGESIZE):
             mapping[offset] = 0
-    return huge, populated
+    return populated
 
 
 def ask_for_huge_pages(mapping: mmap.mmap, start: int, length_bytes: int) -> bool:
