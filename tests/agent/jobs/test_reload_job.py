@@ -13,7 +13,6 @@ from muster_agent.formats.detect import files_of, read_checkpoint
 from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.jobs import reload_facts, transports
 from muster_agent.jobs.checkpoint_place import CheckpointNotFound, place_at
-from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.reload import prepare, reload
 from muster_agent.jobs.seal import seal
 from muster_agent.jobs.selection import ShardsNotFound, select
@@ -21,6 +20,7 @@ from muster_agent.probes.filesystem import FileSystem, read_file_system
 from muster_agent.probes.gds import GdsProbe
 from muster_agent.protocol.wire import ReloadParams
 
+from tests.agent.cancelling import PROMISED_SECONDS, seconds_to_stop
 from tests.agent.checkpoint_factory import write_checkpoint
 from tests.agent.formats.damage import copy_sample
 
@@ -210,12 +210,8 @@ def test_the_rate_cap_is_honoured(sealed: Path) -> None:
 
 
 def test_cancelling_stops_the_reload_and_its_threads(sealed: Path) -> None:
-    control = JobControl()
-    threading.Timer(0.2, control.cancel).start()
-    began = time.monotonic()
-    with pytest.raises(Cancelled):
-        prepare(ReloadParams(path=str(sealed), shards=(), max_bytes_per_second=1_000_000)).run(control)
-    assert time.monotonic() - began < 10
+    prepared = prepare(ReloadParams(path=str(sealed), shards=(), max_bytes_per_second=1_000_000))
+    assert seconds_to_stop(prepared.run) <= PROMISED_SECONDS
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("muster-read")]
 
 
