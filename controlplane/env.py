@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
+from muster_agent.storage import addresses
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -54,6 +55,14 @@ def integer(name: str, default: int, *, minimum: int = 0) -> int:
     if number < minimum:
         raise ImproperlyConfigured(f"{name} is {number}; it must be at least {minimum}.")
     return number
+
+
+def networks(name: str) -> addresses.Networks:
+    """Networks such as 10.0.0.0/8."""
+    try:
+        return addresses.networks_of(os.environ.get(name, ""))
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} is not valid: {error}. Write networks such as 10.0.0.0/8.") from error
 
 
 def level(name: str, default: str) -> str:

@@ -13,6 +13,8 @@ from apps.checkpoints.standing import lagging_runs, tiers_with_loose_damage, unr
 from apps.core import units
 from apps.drills.models import Drill, DrillPlan, PlanOccurrence
 from apps.fleet.models import Agent
+from apps.transfers.models import Transfer
+from apps.transfers.selectors import stuck_transfers
 
 WITH_RESULT = (Drill.Outcome.PASSED, Drill.Outcome.FAILED, Drill.Outcome.LOST)
 MAX_CONDITIONS = 5000
@@ -44,6 +46,7 @@ def current() -> dict[tuple[str, str, str], Condition]:
         *_schedules_missed(),
         *_tiers_unreadable(),
         *_tiers_behind(),
+        *_transfers_stuck(),
     ]
     return {condition.key: condition for condition in found}
 
@@ -181,3 +184,26 @@ def _tiers_behind() -> list[Condition]:
         )
         for run, found in lagging_runs(MAX_CONDITIONS)
     ]
+
+
+def _transfers_stuck() -> list[Condition]:
+    """Transfers that failed, whose leftovers cannot be removed, or that met the same trouble again and again; a later
+    transfer of that copy ends the alert."""
+    return [
+        Condition(
+            Alert.Rule.TRANSFER_STUCK,
+            "transfer",
+            transfer.pk,
+            transfer.cluster_id,
+            f"The {transfer.get_kind_display().lower()} of step {transfer.checkpoint.step} of "
+            f"{transfer.checkpoint.run.name} from {transfer.source.tier.name} {_how_stuck(transfer)}"[:_MAX_SUMMARY],
+        )
+        for transfer in stuck_transfers(MAX_CONDITIONS)
+    ]
+
+
+def _how_stuck(transfer: Transfer) -> str:
+    if transfer.state == Transfer.State.PAUSED:
+        return f"waits since {transfer.attempts} tries met trouble: {transfer.problem}"
+    left = "" if transfer.is_clean else f" What it had copied to {transfer.target_path} is still there."
+    return f"{transfer.state}: {transfer.problem}.{left}"

@@ -19,6 +19,7 @@ class Alert(models.Model):
         SCHEDULE_MISSED = "schedule_missed", "Schedule missed"
         TIER_UNREADABLE = "tier_unreadable", "Tier not readable"
         TIER_BEHIND = "tier_behind", "Tier behind"
+        TRANSFER_STUCK = "transfer_stuck", "Transfer failed or stuck"
 
     class State(models.TextChoices):
         OPEN = "open", "Open"

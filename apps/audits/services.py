@@ -113,11 +113,12 @@ def _agent_for(placement: Placement) -> Agent:
 def _order(audit: Audit) -> tuple[TaskKind, msgspec.Struct]:
     placement = audit.placement
     if audit.mode == Audit.Mode.SEAL:
-        return TaskKind.SEAL, SealParams(path=placement.path)
+        return TaskKind.SEAL, SealParams(path=placement.path, store=placement.tier.store)
     if placement.manifest is None:
         raise InvalidInput("There is no seal to compare with yet; seal this placement first.", code="not_sealed")
     return TaskKind.VERIFY, VerifyParams(
         path=placement.path,
+        store=placement.tier.store,
         manifest=load_manifest(placement.manifest),
         sample_ratio=audit.sample_ratio,
         seed=audit.seed,

@@ -109,7 +109,6 @@ def record_departure(*, placement: Placement, source_id: str) -> None:
         "resumable": False,
         "not_resumable_reasons": [REMOVED],
         "rotated_away": True,
-        "leaving": "",
     }
     placement.refresh_from_db()
     if placement.status != Placement.Status.MISSING:

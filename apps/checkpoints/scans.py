@@ -85,7 +85,7 @@ def _hand_out(scan: InventoryScan) -> None:
     tasks.create_task(
         agent=scan.agent,
         kind=TaskKind.INVENTORY,
-        params=InventoryParams(root=scan.root),
+        params=InventoryParams(root=scan.root, store=scan.tier.store),
         owner_kind=OWNER_KIND,
         owner_id=scan.pk,
     )

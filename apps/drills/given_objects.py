@@ -22,9 +22,9 @@ def supplement(task: AgentTask) -> dict[str, Any]:
     """The `objects` of a reload in a bucket, where this control plane signs; else nothing: its node signs itself."""
     if task.kind != TaskKind.RELOAD or not presigned.is_on(task.params["path"]):
         return {}
-    drill = Drill.objects.filter(pk=task.owner_id).select_related("placement").first()
-    if drill is None or drill.placement is None:
-        return {}
+    drill = Drill.objects.filter(pk=task.owner_id).select_related("placement__tier").first()
+    if drill is None or drill.placement is None or drill.placement.tier.endpoint_url:
+        return {}  # an endpoint that a tier names is only followed by nodes that allow its addresses
     try:
         given = _given(drill.placement, task.params["shards"])
     except (S3Unavailable, OSError) as error:

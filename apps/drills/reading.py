@@ -191,6 +191,7 @@ def _params(drill: Drill, placement: Placement, share: reload.Share, manifest: M
     paths = tuple(file.path for file in share.files)
     return ReloadParams(
         path=placement.path,
+        store=placement.tier.store,
         shards=paths,
         ranks=share.ranks,
         manifest=restricted(manifest, frozenset(paths)) if manifest else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from muster_agent.protocol.stores import StoreAt
 
 from apps.core.fields import IdField
 from apps.fleet.models import Agent, Cluster
@@ -28,6 +29,10 @@ class StorageTier(models.Model):
     name = models.SlugField(max_length=63)
     kind = models.CharField(max_length=16, choices=Kind)
     uri = models.CharField(max_length=1024)
+    endpoint_url = models.CharField(max_length=255, blank=True)
+    """Where its bucket is served; empty: as the environment of whoever reads it says."""
+    credentials_profile = models.CharField(max_length=63, blank=True)
+    """The name of credentials in the files of whoever reads it. The credentials themselves are never here."""
     speed_order = models.PositiveSmallIntegerField(default=0)
     capacity_bytes = models.BigIntegerField(null=True, blank=True)
     cost_per_tb_month = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
@@ -45,6 +50,10 @@ class StorageTier(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def store(self) -> StoreAt:
+        return StoreAt(endpoint_url=self.endpoint_url, profile=self.credentials_profile)
 
 
 class TierCeiling(models.Model):

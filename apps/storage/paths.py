@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from muster_agent.storage.addresses import networks_of, why_refused
 
 from apps.core.errors import InvalidInput
 
 MAX_URI_CHARACTERS = 1024
+MAX_ENDPOINT_CHARACTERS = 255
 S3_SCHEME = "s3://"
+_EVERYWHERE = networks_of("0.0.0.0/0 ::/0")
+"""Which private networks are allowed is for each worker and node to say."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
@@ -25,6 +32,28 @@ def normalized_path(text: str, *, pointer: str) -> str:
     if not text.startswith("/"):
         raise InvalidInput(f"{text!r} is not absolute; write a path such as /fast/checkpoints.", pointer=pointer)
     return "/" + "/".join(_segments(text, pointer))
+
+
+def normalized_endpoint(text: str, *, pointer: str = "/endpoint_url") -> str:
+    """Scheme, host and port of an object store. Raises InvalidInput for anything more, and for an address that nothing
+    is ever sent to."""
+    told = "Write the store's address as https://host or http://host:port, with nothing behind it."
+    try:
+        url = urlsplit(text.strip())
+        host, port = url.hostname, url.port
+    except ValueError as error:
+        raise InvalidInput(told, pointer=pointer) from error
+    rest = url.path.strip("/") or url.query or url.fragment or url.username or url.password
+    if url.scheme not in ("http", "https") or not host or rest or len(text) > MAX_ENDPOINT_CHARACTERS:
+        raise InvalidInput(told, pointer=pointer)
+    try:
+        refused = why_refused(ip_address(host), _EVERYWHERE)
+    except ValueError:
+        refused = ""  # a name: it is judged where it is connected to
+    if refused:
+        raise InvalidInput(f"{refused}.", pointer=pointer)
+    shown = f"[{host}]" if ":" in host else host
+    return f"{url.scheme}://{shown}" + (f":{port}" if port else "")
 
 
 def contains(outer: str, inner: str) -> bool:

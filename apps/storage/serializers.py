@@ -15,8 +15,9 @@ class TierSerializer(serializers.ModelSerializer[StorageTier]):
     class Meta:
         model = StorageTier
         fields = [
-            "id", "cluster", "cluster_name", "name", "kind", "uri", "speed_order", "capacity_bytes",
-            "cost_per_tb_month", "scanned_by", "scan_cron", "scan_time_zone", "next_scan_at", "created_at",
+            "id", "cluster", "cluster_name", "name", "kind", "uri", "endpoint_url", "credentials_profile",
+            "speed_order", "capacity_bytes", "cost_per_tb_month", "scanned_by", "scan_cron", "scan_time_zone",
+            "next_scan_at", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -25,6 +26,18 @@ class UpdateTierSerializer(StrictSerializer):
     name = serializers.CharField(max_length=63, required=False)
     kind = serializers.ChoiceField(choices=StorageTier.Kind.choices, required=False)
     uri = serializers.CharField(max_length=1024, required=False, help_text="An absolute path, or s3://bucket/prefix.")
+    endpoint_url = serializers.CharField(
+        max_length=255,
+        required=False,
+        allow_blank=True,
+        help_text="Where its bucket is served, as https://host:port; empty: as each reader's environment says.",
+    )
+    credentials_profile = serializers.CharField(
+        max_length=63,
+        required=False,
+        allow_blank=True,
+        help_text="The profile, in the readers' own files, whose credentials are used; empty: the environment's.",
+    )
     speed_order = WholeNumberField(min_value=0, max_value=1000, required=False, help_text="0 is the fastest.")
     capacity_bytes = WholeNumberField(min_value=0, max_value=2**63 - 1, required=False, allow_null=True)
     cost_per_tb_month = serializers.DecimalField(

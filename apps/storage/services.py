@@ -15,13 +15,14 @@ from apps.core import cron
 from apps.core.errors import Conflict, InvalidInput
 from apps.fleet.models import Cluster
 from apps.storage.models import StorageTier, TierCeiling
-from apps.storage.paths import contains, is_posix, normalized_uri
+from apps.storage.paths import contains, is_posix, normalized_endpoint, normalized_uri
 
+_PROFILE = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _CHANGEABLE = frozenset(
     {
-        "name", "kind", "uri", "speed_order", "capacity_bytes", "cost_per_tb_month", "scanned_by", "scan_cron",
-        "scan_time_zone",
+        "name", "kind", "uri", "endpoint_url", "credentials_profile", "speed_order", "capacity_bytes",
+        "cost_per_tb_month", "scanned_by", "scan_cron", "scan_time_zone",
     }
 )  # fmt: skip
 _MAX_SPEED_ORDER = 1000
@@ -31,6 +32,8 @@ _OBJECT_KINDS = frozenset({StorageTier.Kind.OBJECT_STORE, StorageTier.Kind.ARCHI
 class TierDetails(TypedDict, total=False):
     """What a tier may have beside its name and place."""
 
+    endpoint_url: str
+    credentials_profile: str
     speed_order: int
     capacity_bytes: int | None
     cost_per_tb_month: Decimal | None
@@ -121,9 +124,20 @@ def _check(tier: StorageTier) -> None:
         raise InvalidInput(f"Use a whole number from 0 (fastest) to {_MAX_SPEED_ORDER}.", pointer="/speed_order")
     if tier.capacity_bytes is not None and not 0 <= tier.capacity_bytes < 2**63:
         raise InvalidInput("Use a whole number of bytes below 2^63, or null.", pointer="/capacity_bytes")
+    _check_store(tier)
     _check_scanning(tier)
     if tier.cost_per_tb_month is not None and tier.cost_per_tb_month < 0:
         raise InvalidInput("Use a cost of at least 0, or null.", pointer="/cost_per_tb_month")
+
+
+def _check_store(tier: StorageTier) -> None:
+    """The endpoint's name is resolved, and its addresses are judged, where it is connected to."""
+    if is_posix(tier.uri) and (tier.endpoint_url or tier.credentials_profile):
+        raise InvalidInput("Only a bucket has an endpoint and a profile; leave them empty.", pointer="/endpoint_url")
+    if tier.credentials_profile and not _PROFILE.fullmatch(tier.credentials_profile):
+        raise InvalidInput("Use the name of a profile: letters, digits, _, - and dots.", pointer="/credentials_profile")
+    if tier.endpoint_url:
+        tier.endpoint_url = normalized_endpoint(tier.endpoint_url)
 
 
 def _check_scanning(tier: StorageTier) -> None:

@@ -26,6 +26,8 @@ def order_of(transfer: Transfer) -> CopyOrder:
         source_root=source.tier.uri,
         target=transfer.target_path,
         target_root=transfer.target_tier.uri,
+        source_store=source.tier.store,
+        target_store=transfer.target_tier.store,
         tag=transfer.pk,
         manifest=None if source.manifest is None else load_manifest(source.manifest),
         leave_out_roles=(Role.OPTIMIZER.value,) if transfer.without_optimizer else (),
@@ -41,6 +43,7 @@ def removal_of(transfer: Transfer, cursor: CopyCursor) -> RemovalOrder:
     order = RemovalOrder(
         source=source.path,
         source_root=source.tier.uri,
+        source_store=source.tier.store,
         tag=transfer.pk,
         source_mark=tuple(cursor.source_mark),
         lacks_nothing=transfer.kind == Transfer.Kind.RETIRE,
@@ -69,7 +72,7 @@ def _files(source: Placement, cursor: CopyCursor) -> dict[str, Any]:
 
 def _colder(placement: Placement) -> ColderCopy:
     tier = placement.tier
-    return ColderCopy(tier=tier.name, path=placement.path, root=tier.uri, files=_shards(placement))
+    return ColderCopy(tier=tier.name, path=placement.path, root=tier.uri, store=tier.store, files=_shards(placement))
 
 
 def _shards(placement: Placement) -> tuple[Known, ...]:

@@ -34,6 +34,8 @@ LONGEST_WAIT = timedelta(hours=1)
 MAX_ATTEMPTS = 30
 """About a day of trying again, ever more rarely."""
 MAX_PROOFS = 3
+_RESTORE_LOOK, _LONGEST_RESTORE = timedelta(minutes=5), timedelta(days=4)
+"""Archives take hours: that is no trouble, so it is no attempt."""
 
 
 def ended(transfer: Transfer, cursor: CopyCursor, shard_map: ShardMap | None = None) -> None:
@@ -128,8 +130,11 @@ def met(transfer: Transfer, cursor: CopyCursor, trouble: CopyTrouble) -> bool:
         return _copy_again(transfer, str(trouble))
     if trouble.code == "source_damaged":
         _mark_damage(transfer, trouble)
+    if trouble.code == "restoring" and timezone.now() - transfer.created_at < _LONGEST_RESTORE:
+        return _wait(transfer, trouble, _RESTORE_LOOK, transfer.attempts)
     if trouble.may_pass and transfer.attempts + 1 < MAX_ATTEMPTS:
-        return _wait(transfer, trouble)
+        wait = min(_FIRST_WAIT * 2 ** min(transfer.attempts, 10), LONGEST_WAIT)
+        return _wait(transfer, trouble, wait, transfer.attempts + 1)
     return fail(transfer, trouble.code, str(trouble))
 
 
@@ -146,9 +151,8 @@ def _copy_again(transfer: Transfer, why: str) -> bool:
     )
 
 
-def _wait(transfer: Transfer, trouble: CopyTrouble) -> bool:
+def _wait(transfer: Transfer, trouble: CopyTrouble, wait: timedelta, attempts: int) -> bool:
     """Pause until it may have passed; what was copied stays."""
-    wait = min(_FIRST_WAIT * 2 ** min(transfer.attempts, 10), LONGEST_WAIT)
     transition(
         transfer,
         old=UNDER_WAY,
@@ -157,7 +161,7 @@ def _wait(transfer: Transfer, trouble: CopyTrouble) -> bool:
         resume_to=transfer.state,
         problem=str(trouble),
         problem_code=trouble.code,
-        attempts=transfer.attempts + 1,
+        attempts=attempts,
         next_attempt_at=timezone.now() + wait,
     )
     announce(f"transfer:{transfer.pk}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
 from muster_agent.decide.retention import Action, Line, Plan
 
+from apps.checkpoints.models import Placement
 from apps.transfers.models import Migration, RetentionPolicy, Transfer
 
 MAX_LINES = 1000
@@ -24,6 +27,21 @@ def transfers() -> QuerySet[Transfer]:
     return Transfer.objects.select_related(
         "cluster", "checkpoint__run", "source__tier", "target_tier", "migration__policy", "agent__node"
     )
+
+
+STUCK_TRIES = 3
+_LEFT_LYING = timedelta(hours=1)
+
+
+def stuck_transfers(limit: int) -> list[Transfer]:
+    """The newest transfer of each copy, where it failed, where trouble met it several times in a row, or where its
+    leftovers could not be removed; not of copies that are gone."""
+    newer = Transfer.objects.filter(source=OuterRef("source"), pk__gt=OuterRef("pk"))  # ids sort by creation time
+    failed = Q(state=Transfer.State.FAILED)
+    waits = Q(state=Transfer.State.PAUSED, attempts__gte=STUCK_TRIES)
+    lies = Q(state=Transfer.State.CANCELLED, is_clean=False, finished_at__lte=timezone.now() - _LEFT_LYING)
+    rows = transfers().filter(failed | waits | lies).exclude(source__status=Placement.Status.MISSING)
+    return list(rows.filter(~Exists(newer)).order_by("pk")[:limit])
 
 
 class Progress(NamedTuple):

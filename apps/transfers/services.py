@@ -28,7 +28,8 @@ SLICE = "muster.move.slice"
 COPYING_KINDS = (Transfer.Kind.MOVE, Transfer.Kind.COPY, Transfer.Kind.STAGE)
 MOVING = (Transfer.State.PLANNED, Transfer.State.COPYING, Transfer.State.PROVING)
 """States in which it may still be paused or cancelled: nothing has been switched or removed yet."""
-_NOT_THERE = (Placement.Status.MISSING, Placement.Status.ARCHIVED)
+_BROUGHT_BACK = (Transfer.Kind.COPY, Transfer.Kind.STAGE)
+"""Kinds that have a copy brought back from an archive first."""
 
 
 class Wishes(TypedDict, total=False):
@@ -108,15 +109,16 @@ def _check_wishes(wishes: Wishes) -> None:
 def _check(placement: Placement, kind: str, target_tier: StorageTier | None) -> str:
     if kind not in Transfer.Kind.values:
         raise InvalidInput(f"Use one of {', '.join(Transfer.Kind.values)}.", pointer="/kind")
-    if placement.status in _NOT_THERE:
+    if placement.status == Placement.Status.MISSING:
         raise Conflict(f"This copy is {placement.status}; there is nothing to read.")
+    from_archive = placement.status == Placement.Status.ARCHIVED and kind in _BROUGHT_BACK
     if kind not in COPYING_KINDS:
         if target_tier is not None:
             raise InvalidInput("Nothing is copied by this kind; leave the tier out.", pointer="/tier")
         return ""
     if target_tier is None:
         raise InvalidInput("Name the tier that it is to be copied to.", pointer="/tier")
-    if placement.status != Placement.Status.COMPLETE:
+    if placement.status != Placement.Status.COMPLETE and not from_archive:
         raise Conflict(f"This copy is {placement.status}; only what is complete is copied.")
     return _target_path(placement, kind, target_tier)
 

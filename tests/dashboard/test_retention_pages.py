@@ -8,6 +8,7 @@ from typing import Any
 from dashboard.scene import Scene
 from django.test import Client
 
+from apps.checkpoints.models import Placement
 from apps.transfers.models import RetentionPolicy, Transfer
 
 SignIn = Callable[[str], Client]
@@ -78,3 +79,35 @@ def test_viewers_read_and_change_nothing(scene: Scene, signed_in: SignIn) -> Non
     assert b"Let it act" not in client.get(f"/policies/{scene.policy.pk}/").content
     html = client.get(f"/transfers/{scene.transfers[1].pk}/").content.decode()
     assert "there is no space left" in html and "Tried again at" in html and "Resume" not in html
+
+
+def test_a_copy_is_moved_from_its_checkpoints_page_in_two_steps(scene: Scene, signed_in: SignIn, settings: Any) -> None:
+    settings.WORKER_ROOTS = ["/"]
+    client = signed_in("operator")
+    alone = Placement.objects.filter(tier=scene.nvme, status="complete", transfers_from=None)
+    good = alone.exclude(checkpoint__placements__tier=scene.nas).first()
+    assert good is not None
+    place = f"/checkpoints/{good.checkpoint_id}/move/?copy={good.pk}"
+    assert place.replace("&", "&amp;") in client.get(f"/checkpoints/{good.checkpoint_id}/").content.decode()
+    html = client.get(place).content.decode()
+    assert "only while no rule speaks against it" in html and "nas (slower than nvme)" in html
+    assert not Transfer.objects.filter(source=good).exists()
+    wrong = client.post(place, {"kind": "copy", "tier": "", "proof": "read_back"})
+    assert wrong.status_code == 422 and b"Name the tier" in wrong.content
+    answer = client.post(place, {"kind": "copy", "tier": scene.nas.pk, "proof": "checksum", "max_mb_per_second": "200"})
+    made = Transfer.objects.get(source=good)
+    assert (answer.status_code, answer["Location"]) == (302, f"/transfers/{made.pk}/")
+    assert (made.kind, made.proof, made.max_bytes_per_second) == ("copy", "checksum", 200_000_000)
+
+
+def test_a_checkpoint_is_pinned_and_labelled_on_its_page(scene: Scene, signed_in: SignIn) -> None:
+    client, pk = signed_in("operator"), scene.good.checkpoint_id
+    assert client.post(f"/checkpoints/{pk}/pin/", {"reason": "for the paper"}).status_code == 302
+    assert client.post(f"/checkpoints/{pk}/labels/", {"labels": "release, paper"}).status_code == 302
+    html = client.get(f"/checkpoints/{pk}/").content.decode()
+    assert "for the paper" in html and "<code>paper</code>, <code>release</code>" in html
+    assert client.post(f"/checkpoints/{pk}/pin/", {"unpin": "1"}).status_code == 302
+    assert "Not pinned" in client.get(f"/checkpoints/{pk}/").content.decode()
+    viewer = signed_in("viewer")
+    assert viewer.post(f"/checkpoints/{pk}/pin/", {"reason": "x"}).status_code == 403
+    assert viewer.get(f"/checkpoints/{pk}/move/?copy={scene.good.pk}").status_code == 403

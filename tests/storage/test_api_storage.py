@@ -51,6 +51,32 @@ def test_a_bad_tier_is_refused_with_a_pointer(cluster: Any, change: Any, status:
     assert not StorageTier.objects.exists()
 
 
+BUCKET = {**BODY, "kind": "object_store", "uri": "s3://ckpt/llm"}
+
+
+def test_a_bucket_names_where_it_is_served_and_whose_credentials_are_used(cluster: Any) -> None:
+    wanted = {"endpoint_url": "https://s3.example:9000/", "credentials_profile": "cold"}
+    body = caller(Role.ADMIN).post("tiers", {**BUCKET, **wanted}).json()
+    assert (body["endpoint_url"], body["credentials_profile"]) == ("https://s3.example:9000", "cold")
+    assert StorageTier.objects.get().store.endpoint_url == "https://s3.example:9000"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254", "http://[::ffff:169.254.169.254]", "http://[fe80::1]:80", "http://0.0.0.0",
+        "ftp://s3.example", "https://key:secret@s3.example", "https://s3.example/bucket", "https://s3.example?x=1",
+        "s3.example", "https://s3.example:99999", "https://",
+    ],
+)  # fmt: skip
+def test_an_endpoint_that_is_none_or_is_never_reached_is_refused(cluster: Any, url: str) -> None:
+    admin = caller(Role.ADMIN)
+    reply = admin.post("tiers", {**BUCKET, "endpoint_url": url})
+    assert (reply.status_code, reply.json()["errors"][0]["pointer"]) == (422, "/endpoint_url")
+    on_disk = admin.post("tiers", {**BODY, "endpoint_url": "https://s3.example"})
+    assert on_disk.status_code == 422 and not StorageTier.objects.exists()
+
+
 def test_only_admins_manage_tiers(cluster: Any) -> None:
     tier = factories.tier(cluster)
     for role in (Role.VIEWER, Role.OPERATOR):

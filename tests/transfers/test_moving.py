@@ -14,6 +14,8 @@ from muster_agent.decide.keeping import COMPLETE
 from muster_agent.jobs import copy_posix
 from muster_agent.manifest.beside import read_beside
 
+from apps.alerts.models import Alert
+from apps.alerts.services import evaluate
 from apps.checkpoints import placements
 from apps.checkpoints.models import Finding, Placement, RunAttempt, RunPointer
 from apps.core.errors import Conflict, InvalidInput
@@ -376,3 +378,23 @@ def test_a_link_that_leads_out_of_the_workers_folders_is_not_followed(tiers: Tie
     failed = drive(transfer)
     assert (failed.state, failed.problem_code) == ("failed", "out_of_reach")
     assert list(outside.iterdir()) == []
+
+
+# -- what people are told ----------------------------------------------------------------------------------------------
+def test_a_transfer_that_failed_or_is_stuck_raises_an_alert_until_a_later_one_is_well(tiers: Tiers) -> None:
+    def standing() -> list[tuple[str, str]]:
+        evaluate()
+        return [(row.rule, row.subject_id) for row in Alert.objects.exclude(state="resolved")]
+
+    tiers.save(10, 20)
+    transfer = move(tiers, 10, kind="copy")
+    trouble = {"state": "paused", "problem_code": "no_space", "problem": "there is no space left"}
+    Transfer.objects.filter(pk=transfer.pk).update(**trouble, attempts=2)
+    assert standing() == []
+    Transfer.objects.filter(pk=transfer.pk).update(attempts=3)
+    assert standing() == [("transfer_stuck", transfer.pk)]
+    assert "no space left" in Alert.objects.get().summary
+    Transfer.objects.filter(pk=transfer.pk).update(state="failed")
+    assert standing() == [("transfer_stuck", transfer.pk)]
+    assert drive(move(tiers, 10, kind="copy")).state == "done"
+    assert standing() == []

@@ -10,6 +10,7 @@ import factories
 import pytest
 from django.db import connection
 from muster_agent.jobs.failpoints import POINTS
+from muster_agent.protocol.stores import StoreAt
 
 from apps.checkpoints.models import Placement
 from apps.storage.models import StorageTier
@@ -94,5 +95,5 @@ def test_a_worker_killed_at_a_boundary_leaves_one_copy_and_no_parts(
     assert objects(s3_server, 10) == before and not tiers.path(10).exists()
     there = Placement.objects.filter(checkpoint__step=10).exclude(status="missing")
     assert [(row.tier_id, row.trust) for row in there] == [(tiers.cold.pk, "verified")]
-    store = stores.store_for("s3://x")
+    store = stores.store_for("s3://x", StoreAt())
     assert store is not None and store.unfinished(s3_server.bucket, "") == []

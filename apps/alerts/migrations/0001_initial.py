@@ -28,6 +28,7 @@ class Migration(migrations.Migration):
                             ("schedule_missed", "Schedule missed"),
                             ("tier_unreadable", "Tier not readable"),
                             ("tier_behind", "Tier behind"),
+                            ("transfer_stuck", "Transfer failed or stuck"),
                         ],
                         max_length=32,
                     ),

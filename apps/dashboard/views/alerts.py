@@ -23,6 +23,7 @@ SUBJECT_PAGES = {
     "plan": "plan",
     "node": "node",
     "tier": "tier",
+    "transfer": "transfer",
 }
 
 

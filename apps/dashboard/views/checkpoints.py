@@ -19,6 +19,7 @@ from apps.dashboard.facets import facet
 from apps.dashboard.forms import AuditForm
 from apps.dashboard.selectors import checkpoints as rows_of
 from apps.fleet.access import scoped
+from apps.transfers.marks import marks_of
 
 SHARDS = 50
 STEPLESS = 50
@@ -57,7 +58,7 @@ _SHORT_STATUS = [
 
 @pages.page
 def checkpoint_detail(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
-    rows = Checkpoint.objects.select_related("run__cluster")
+    rows = Checkpoint.objects.select_related("run__cluster", "pin")
     checkpoint: Checkpoint = pages.find(request, rows, "run__cluster", checkpoint_id)
     copies = rows_of.placements_of(checkpoint)
     chosen = next((copy for copy in copies if copy.pk == request.GET.get("copy")), copies[0] if copies else None)
@@ -81,6 +82,7 @@ def checkpoint_detail(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
             Audit.objects.filter(placement__in=copies).select_related("placement__tier").order_by("-created_at")[:8]
         ),
         "can_operate": pages.operates(request, checkpoint.run.cluster_id),
+        "marks": marks_of(checkpoint),
         "can_drill": any(rows_of.is_readable(copy) for copy in copies),
     }
     return render(request, "dashboard/checkpoint.html", context)

@@ -33,6 +33,8 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("uri", models.CharField(max_length=1024)),
+                ("endpoint_url", models.CharField(blank=True, max_length=255)),
+                ("credentials_profile", models.CharField(blank=True, max_length=63)),
                 ("speed_order", models.PositiveSmallIntegerField(default=0)),
                 ("capacity_bytes", models.BigIntegerField(blank=True, null=True)),
                 ("cost_per_tb_month", models.DecimalField(blank=True, decimal_places=4, max_digits=10, null=True)),

@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from muster_agent.storage.addresses import Networks
+
 
 class ObjectSeen(msgspec.Struct, frozen=True, gc=False):
     """One key as a listing shows it; the garbage collector need not know of a million of them. `is_archived`: it lies
@@ -50,6 +52,9 @@ class BucketRefused(PermissionError):
 class ObjectStore(Protocol):
     """All raise OSError, after retries where the trouble may pass: EACCES, ENOENT, ESTALE where the object is not the
     one with that `etag` any more, `tree.ARCHIVED` where it must be restored first, else EIO or what fits."""
+
+    networks: Networks | None
+    """Beside public addresses the only ones that it may be reached at; None: anywhere (`storage.addresses`)."""
 
     def objects(self, bucket: str, prefix: str, *, one_level: bool, check: Callable[[], None]) -> Listing:
         """Every key that begins with `prefix`, all pages of it; with `one_level`, keys with a further `/` only as

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from muster_agent.formats.object_store import ObjectStore
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.copy_blocks import CopyConsumer, ExpectedDigests, ProofConsumer
 from muster_agent.jobs.copy_seal import CopySeal, copy_manifest, survey
@@ -23,6 +22,7 @@ from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.copies import CopiedFile, CopyCursor, CopyOrder
 from muster_agent.reload.plan import Extent
 from muster_agent.reload.totals import ReadTotals
+from muster_agent.storage.s3_writer import S3Writer
 from muster_agent.storage.throttle import Throttle
 
 UNIT_BYTES = 256 * 1024 * 1024
@@ -69,7 +69,7 @@ class CopyJob:
         target: CopyTarget,
         save: Save = lambda: None,
         *,
-        store: ObjectStore | None = None,
+        store: S3Writer | None = None,
     ) -> None:
         """`store`: the client for a source in a bucket."""
         self.order, self.cursor, self._target, self._save = order, cursor, target, save
@@ -83,10 +83,11 @@ class CopyJob:
         self._source.look(self.cursor)
         self._target.look(self.cursor)
 
-    def survey(self) -> None:
-        """Find out what is to be copied; nothing is written."""
+    def survey(self, check: Callable[[], None] = lambda: None) -> None:
+        """Find out what is to be copied; nothing is written. What lies in an archive is brought back first."""
         if not self.cursor.is_surveyed:
             cursor = self.cursor
+            self._source.bring_back(cursor, check)
             cursor.files, cursor.left_out, cursor.folders = survey(self.order, self._source)
             cursor.is_surveyed = True
             self._save()
@@ -232,7 +233,7 @@ class CopyJob:
 
 
 def run_copy(
-    order: CopyOrder, target: CopyTarget, control: JobControl, *, store: ObjectStore | None = None
+    order: CopyOrder, target: CopyTarget, control: JobControl, *, store: S3Writer | None = None
 ) -> tuple[CopyCursor, float]:
     """The whole copy in one go; gives its cursor and the seconds that it took. `store`: the client for buckets."""
     began = time.monotonic()

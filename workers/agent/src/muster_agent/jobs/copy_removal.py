@@ -13,10 +13,11 @@ from muster_agent.jobs.copy_retire import is_under_way, known_files, retire_fold
 from muster_agent.jobs.copy_retire_objects import begin_removal, removal_began, remove_objects
 from muster_agent.jobs.copy_source import files_at, place_for
 from muster_agent.jobs.copy_trouble import CopyTrouble
-from muster_agent.protocol.copies import ColderCopy, CopiedFile, Known, RemovalOrder
+from muster_agent.protocol.copies import ColderCopy, Known, RemovalOrder
+from muster_agent.protocol.stores import StoreAt
 from muster_agent.storage.s3_writer import S3Writer
 
-Stores = Callable[[str], S3Writer | None]
+Stores = Callable[[str, StoreAt], S3Writer | None]
 """The client for what lies at a path; None for a mounted file system. Raises CopyTrouble."""
 
 
@@ -37,7 +38,7 @@ def remove(order: RemovalOrder, stores: Stores, check: Callable[[], None]) -> No
 
 
 def _remove_objects(order: RemovalOrder, stores: Stores, check: Callable[[], None]) -> None:
-    store = stores(order.source)
+    store = stores(order.source, order.source_store)
     assert store is not None
     if not removal_began(store, order.source, order.tag):
         begin_removal(store, order.source, order.tag, _known(order, stores))
@@ -52,7 +53,7 @@ def _known(order: RemovalOrder, stores: Stores) -> Sequence[Known]:
         _look_at_one(order, order.colder, stores)
     if order.known is not None:
         return order.known
-    files = known_files(_files(order.source, order.source_root, stores))
+    files = known_files(files_at(order.source, order.source_root, stores(order.source, order.source_store))[0])
     if fingerprint(one for one in files if one[0] in order.recorded) != order.fingerprint:
         raise Stays("its files are not those of the last scan; scan its tier")
     return files
@@ -72,7 +73,9 @@ def _look_at_one(order: RemovalOrder, colder: Sequence[ColderCopy], stores: Stor
 def _why_not_there(order: RemovalOrder, colder: ColderCopy, stores: Stores) -> str:
     if not is_bucket(colder.path):
         same_mark(colder.root, [], "target_unreachable")
-    there = place_for(colder.path, stores(colder.path)).stat_all([path for path, _size, _mtime in colder.files])
+    there = place_for(colder.path, stores(colder.path, colder.store)).stat_all(
+        [path for path, _size, _mtime in colder.files]
+    )
     for (path, size_bytes, mtime_ns), seen in zip(colder.files, there, strict=True):
         if isinstance(seen.error, FileNotFoundError):
             return f"lacks {path} ({seen.error.strerror})"
@@ -85,12 +88,10 @@ def _why_not_there(order: RemovalOrder, colder: ColderCopy, stores: Stores) -> s
 
 def _what_it_lacks(order: RemovalOrder, colder: ColderCopy, stores: Stores) -> str:
     """Files that belong to no shard are no part of what was verified, but they must not be lost either."""
-    there = {(one.path, one.size_bytes) for one in _files(colder.path, colder.root, stores)}
-    for one in _files(order.source, order.source_root, stores):
+    there = {
+        (one.path, one.size_bytes) for one in files_at(colder.path, colder.root, stores(colder.path, colder.store))[0]
+    }
+    for one in files_at(order.source, order.source_root, stores(order.source, order.source_store))[0]:
         if (one.path, one.size_bytes) not in there and len(there) > 1:
             return f"lacks {one.path}"
     return ""
-
-
-def _files(path: str, root: str, stores: Stores) -> list[CopiedFile]:
-    return files_at(path, root, stores(path))[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.names import is_ours
@@ -19,6 +19,10 @@ from muster_agent.protocol.copies import CopiedFile, CopyCursor, CopyOrder
 from muster_agent.reload.plan import Extent
 from muster_agent.reload.reader import Consumer
 from muster_agent.reload.totals import ReadTotals
+from muster_agent.storage.s3_writer import S3Writer
+
+RESTORED_DAYS = 7
+"""So long the store keeps what it brought back from an archive."""
 
 
 def place_for(path: str, store: ObjectStore | None) -> CheckpointPlace:
@@ -71,7 +75,7 @@ def files_at(path: str, root: str, store: ObjectStore | None = None) -> Listing:
 class CopySource:
     """The source of one order. All raise CopyTrouble."""
 
-    def __init__(self, order: CopyOrder, store: ObjectStore | None = None) -> None:
+    def __init__(self, order: CopyOrder, store: S3Writer | None = None) -> None:
         self._order, self._store = order, store
         self.place = place_for(order.source, store)
 
@@ -86,6 +90,24 @@ class CopySource:
             raise CopyTrouble("source_unreachable", f"{error}; {error.hint}") from error
         except CheckpointNotFound as error:
             raise CopyTrouble("source_changed", str(error)) from error
+
+    def bring_back(self, cursor: CopyCursor, check: Callable[[], None]) -> None:
+        """Have what lies in an archive class restored. Raises CopyTrouble `restoring` until all of it can be read."""
+        if self._store is None or not is_bucket(self._order.source):
+            return
+        bucket, prefix = bucket_and_prefix(self._order.source)
+        try:
+            seen = self._store.objects(bucket, prefix.rstrip("/"), one_level=False, check=check).objects
+            away = [one for one in seen if one.is_archived and f"{one.key}/".startswith(prefix)]
+            for one in away if not cursor.is_restore_asked else ():
+                self._store.restore(bucket, one.key, RESTORED_DAYS)
+                check()
+        except OSError as error:
+            raise source_trouble(error, self._order.source) from error
+        if away:
+            cursor.is_restore_asked = True
+            told = f"{len(away)} objects ({sum(one.size_bytes for one in away)} bytes) of {self._order.source}"
+            raise CopyTrouble("restoring", f"the store brings back {told} from its archive; this goes on by itself")
 
     def shard_map(self) -> ShardMap:
         """The checkpoint by its metadata; it must be complete."""

@@ -21,15 +21,15 @@ from muster_agent.protocol.copies import CopyCursor, CopyOrder
 
 def job_of(order: CopyOrder, cursor: CopyCursor, stores: Stores, save: Save = lambda: None) -> CopyJob:
     """The copy at work, into a folder or a bucket, from a folder or a bucket."""
-    store = stores(order.target)
+    store = stores(order.target, order.target_store)
     target: CopyTarget = S3Target(order, store) if store and is_bucket(order.target) else PosixTarget(order)
-    return CopyJob(order, cursor, target, save, store=stores(order.source))
+    return CopyJob(order, cursor, target, save, store=stores(order.source, order.source_store))
 
 
 def begin(job: CopyJob, control: JobControl) -> None:
     """Look at both tiers, and list what is to be copied."""
     job.look()
-    job.survey()
+    job.survey(control.check)
     failpoint("copy.surveyed")
 
 
@@ -70,4 +70,4 @@ STEPS: dict[str, Callable[[CopyJob, JobControl], None]] = {
 
 def copy_at(order: CopyOrder, stores: Stores) -> ShardMap:
     """How the copy reads in its place. Raises CopyTrouble unless it is complete."""
-    return require_whole(order.target, stores(order.target))
+    return require_whole(order.target, stores(order.target, order.target_store))

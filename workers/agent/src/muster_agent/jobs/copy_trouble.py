@@ -10,7 +10,7 @@ from muster_agent.formats.base import Finding
 PASSING = frozenset(
     {
         "no_space", "quota", "read_only", "target_unreachable", "source_unreachable", "mount_changed", "io_error",
-        "store_busy", "restoring", "agent_lost", "agent_stopped",
+        "store_busy", "agent_lost", "agent_stopped",
     }
 )  # fmt: skip
 """Codes of trouble that may pass by itself or by somebody's help, without a new decision."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest, TensorDigest
+from muster_agent.protocol.stores import StoreAt
 
 Known = tuple[str, int, int]
 """Path inside the checkpoint, size in bytes, mtime in ns."""
@@ -48,6 +49,8 @@ class CopyCursor(msgspec.Struct, kw_only=True):
     left_out: list[CopiedFile] = msgspec.field(default_factory=list)
     """Files of the source that are not copied, as the order says."""
     folders: list[str] = msgspec.field(default_factory=list)
+    is_restore_asked: bool = False
+    """The store was asked to bring the source back from its archive."""
     is_surveyed: bool = False
     is_closed: bool = False
     """Everything is written and durable at the target; what is left is the proof."""
@@ -82,6 +85,8 @@ class CopyOrder(msgspec.Struct, frozen=True, kw_only=True):
     source_root: str
     target: str
     target_root: str
+    source_store: StoreAt = StoreAt()
+    target_store: StoreAt = StoreAt()
     tag: str
     manifest: Manifest | None = None
     leave_out_roles: tuple[str, ...] = ()
@@ -100,6 +105,7 @@ class ColderCopy(msgspec.Struct, frozen=True, kw_only=True):
     tier: str
     path: str
     root: str
+    store: StoreAt = StoreAt()
     files: tuple[Known, ...]
 
 
@@ -109,6 +115,7 @@ class RemovalOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     source_root: str
+    source_store: StoreAt = StoreAt()
     tag: str
     source_mark: tuple[int, ...] = ()
     known: tuple[Known, ...] | None = None

@@ -15,6 +15,7 @@ from muster_agent.formats.base import Finding, ShardMap
 from muster_agent.manifest.model import Manifest
 from muster_agent.protocol.copies import CopyCursor, CopyOrder, RemovalOrder
 from muster_agent.protocol.results import CeilingReport, ReloadReport
+from muster_agent.protocol.stores import StoreAt
 
 PROTOCOL_VERSION = 1
 SUPPORTED_PROTOCOLS = (1,)
@@ -183,6 +184,7 @@ class ResultReply(_Message, frozen=True, kw_only=True):
 class InventoryParams(_Message, frozen=True, kw_only=True):
     root: str
     """Absolute path on the node, inside one of the agent's configured roots."""
+    store: StoreAt = StoreAt()
     known: bool = True
     """False: read every checkpoint again, also where its files are as this lister knows them."""
     settle_seconds: float = 2.0
@@ -219,6 +221,7 @@ class InventoryBody(_Message, frozen=True, kw_only=True):
 
 class SealParams(_Message, frozen=True, kw_only=True):
     path: str
+    store: StoreAt = StoreAt()
     write_beside: bool = True
 
 
@@ -232,6 +235,7 @@ class SealBody(_Message, frozen=True, kw_only=True):
 
 class VerifyParams(_Message, frozen=True, kw_only=True):
     path: str
+    store: StoreAt = StoreAt()
     manifest: Manifest | None
     """None only for a look without reading data."""
     sample_ratio: float = 1.0
@@ -269,6 +273,7 @@ class GivenObject(_Message, frozen=True, kw_only=True):
 
 class ReloadParams(_Message, frozen=True, kw_only=True):
     path: str
+    store: StoreAt = StoreAt()
     shards: tuple[str, ...]
     """Relative paths this node reads; with `ranks` naming whose they are."""
     ranks: tuple[int, ...] = ()

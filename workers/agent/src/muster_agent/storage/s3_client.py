@@ -14,6 +14,9 @@ from typing import Any, TypeVar
 
 from muster_agent.formats.object_store import BucketMissing, BucketRefused, Listing, ObjectSeen, UploadSeen
 from muster_agent.formats.tree import ARCHIVED
+from muster_agent.protocol.stores import StoreAt
+from muster_agent.storage.addresses import VARIABLE, AddressRefused, Networks, allowed_networks
+from muster_agent.storage.s3_guard import judge_connections
 from muster_agent.storage.s3_listing import list_below, list_in_turn
 from muster_agent.storage.s3_pages import Page, page_of, take_raw, unix_ns
 
@@ -41,7 +44,26 @@ class _Short(Exception):
 
 
 def connect(endpoint_url: str | None = None) -> S3Store:
-    """A client with the environment's credentials, profile and region, as boto3 finds them. Raises S3Unavailable."""
+    """A client with the environment's credentials, profile, region and endpoint, as boto3 finds them; `endpoint_url` is
+    this host's own word for another one. Raises S3Unavailable."""
+    return S3Store(_client(endpoint_url, None))
+
+
+def connect_at(at: StoreAt) -> S3Store:
+    """A client for a tier's bucket. An endpoint that the control plane names is only reached at addresses that may be
+    (`storage.addresses`). Raises S3Unavailable."""
+    if not at.endpoint_url:
+        return S3Store(_client(None, at.profile or None))
+    try:
+        networks = allowed_networks()
+    except ValueError as error:
+        raise S3Unavailable(f"{VARIABLE} is not valid: {error}", "write networks such as 10.0.0.0/8") from error
+    client = _client(at.endpoint_url, at.profile or None, proxies={})
+    judge_connections(client, networks)
+    return S3Store(client, networks=networks)
+
+
+def _client(endpoint_url: str | None, profile: str | None, **more: Any) -> Any:
     try:
         import boto3
         from botocore.config import Config
@@ -55,20 +77,29 @@ def connect(endpoint_url: str | None = None) -> S3Store:
         read_timeout=READ_SECONDS,
         retries={"total_max_attempts": 1, "mode": "standard"},
         max_pool_connections=16,
+        # Every body goes with its MD5, which is signed and which the store compares: a SHA-256 of it beside that would
+        # cost as much as sending it.
+        s3={"payload_signing_enabled": False},
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
+        **more,
     )
     try:
-        return S3Store(boto3.session.Session().client("s3", endpoint_url=endpoint_url or None, config=config))
+        return boto3.session.Session(profile_name=profile).client(
+            "s3", endpoint_url=endpoint_url or None, config=config
+        )
     except (BotoCoreError, ValueError) as error:
         raise S3Unavailable(f"no client for the bucket could be made: {error}", _KEY_HINT) from error
 
 
 class S3Store:
-    """See `object_store.ObjectStore`. `client` is boto3's, which threads may share."""
+    """See `object_store.ObjectStore`. `client` is boto3's, which threads may share. `networks`: beside public addresses
+    the only ones that may be connected to; None where this host's own configuration says where it goes."""
 
-    def __init__(self, client: Any, *, first_wait_seconds: float = FIRST_WAIT_SECONDS) -> None:
-        self._client, self.first_wait_seconds = client, first_wait_seconds
+    def __init__(
+        self, client: Any, *, first_wait_seconds: float = FIRST_WAIT_SECONDS, networks: Networks | None = None
+    ) -> None:
+        self._client, self.first_wait_seconds, self.networks = client, first_wait_seconds, networks
         take_raw(client)
 
     def objects(self, bucket: str, prefix: str, *, one_level: bool, check: Callable[[], None]) -> Listing:
@@ -192,6 +223,9 @@ def _os_error(error: Exception) -> OSError:
     from botocore.parsers import ResponseParserError
     from urllib3.exceptions import HTTPError
 
+    refused = _refused(error)
+    if refused is not None:
+        return refused
     if isinstance(error, met.ClientError):
         return _answered(error.response)
     if isinstance(error, (met.NoCredentialsError, met.PartialCredentialsError, met.CredentialRetrievalError)):
@@ -212,6 +246,16 @@ def _os_error(error: Exception) -> OSError:
     if isinstance(error, OSError):
         return OSError(errno.EAGAIN, f"the connection failed ({type(error).__name__})")
     raise error
+
+
+def _refused(error: BaseException | None) -> OSError | None:
+    """The guard's word, however deep the libraries have wrapped it."""
+    while error is not None:
+        if isinstance(error, AddressRefused):
+            hint = f"allow that network in {VARIABLE} where the worker or the agent runs, or correct the tier"
+            return BucketRefused(errno.EACCES, str(error.strerror), hint)
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _answered(response: Any) -> OSError:

@@ -196,7 +196,7 @@ class S3Reads:
         wire = reader.wires.get(origin)
         if wire is None:
             tls = self._verified_tls() if origin.scheme == "https" else None
-            wire = reader.wires[origin] = Wire(origin, tls, reader.times, reader.turn)
+            wire = reader.wires[origin] = Wire(origin, tls, reader.times, reader.turn, self._urls.networks)
             if self._closed.is_set():
                 wire.cut()
         return wire, target, origin.name

@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from muster_agent.storage.addresses import Networks
+
 LIFE_SECONDS = 900
 """How long a URL that is signed here may be used; a read begins within `_FRESH_SECONDS` of its signature."""
 _FRESH_SECONDS = 300
@@ -17,6 +19,8 @@ class ObjectUrls(Protocol):
 
     signed_by: str
     """`node` or `control_plane`."""
+    networks: Networks | None
+    """Where these URLs may lead beside public addresses; None: anywhere."""
 
     def count(self, key: str) -> int:
         """At how many endpoints the object is served."""
@@ -31,6 +35,8 @@ class ObjectUrls(Protocol):
 class Signer(Protocol):
     """What signs for one endpoint: an `s3_client.S3Store`."""
 
+    networks: Networks | None
+
     def signed_url(self, bucket: str, key: str, life_seconds: int) -> str: ...
 
 
@@ -41,6 +47,7 @@ class NodeSigned:
 
     def __init__(self, signers: Sequence[Signer], bucket: str, *, life_seconds: int = LIFE_SECONDS) -> None:
         self._signers, self._bucket, self._life_seconds = signers, bucket, life_seconds
+        self.networks = signers[0].networks if signers else None
         self._made: dict[tuple[str, int], tuple[float, str]] = {}
         self._lock = threading.Lock()
 
@@ -62,6 +69,7 @@ class GivenUrls:
     """Made by the control plane: this node needs no credentials, and cannot make others. By key, one per endpoint."""
 
     signed_by = "control_plane"
+    networks: Networks | None = None
 
     def __init__(self, urls: Mapping[str, Sequence[str]]) -> None:
         self._urls = urls

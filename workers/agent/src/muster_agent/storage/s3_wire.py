@@ -11,17 +11,16 @@ import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import SplitResult
 
+from muster_agent.storage.addresses import Networks, Resolved, connect_to, resolve
 from muster_agent.storage.s3_answers import Found, Headers, ObjectPin, Passing, found_in, refused, whole_in
 
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 30.0
 """A store that sends nothing for so long is asked again, over another connection."""
 _MAX_REFUSAL_BYTES = 16 * 1024
-_MOST_ADDRESSES = 3
-"""Of one name, tried for one connection."""
 _NETWORK_ERRORS = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.ENOBUFS})
 
 
@@ -106,8 +105,15 @@ class Wire:
     """Not shared between threads, but for `cut`, which any thread may call. `turn` spreads readers over the addresses
     that a name has."""
 
-    def __init__(self, origin: Origin, tls: ssl.SSLContext | None, times: WireTimes, turn: int) -> None:
-        self._origin, self._tls, self._times, self._turn = origin, tls, times, turn
+    def __init__(
+        self,
+        origin: Origin,
+        tls: ssl.SSLContext | None,
+        times: WireTimes,
+        turn: int,
+        networks: Networks | None = None,
+    ) -> None:
+        self._origin, self._tls, self._times, self._turn, self._networks = origin, tls, times, turn, networks
         self._http: http.client.HTTPConnection | None = None
         self._response: http.client.HTTPResponse | None = None
         self._is_cut = False
@@ -214,11 +220,11 @@ class Wire:
         times = self._times
         began = time.monotonic()
         # One name may stand for many gateways: each reader begins at another of them.
-        found = socket.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
+        found = resolve(self._origin.host, self._origin.port, self._networks)
         resolved = time.monotonic()
         times.resolve_seconds += resolved - began
         first = self._turn % len(found)
-        sock, address = _first_that_answers((found[first:] + found[:first])[:_MOST_ADDRESSES])
+        sock, address = _first_that_answers(found[first:] + found[:first])
         connected = time.monotonic()
         times.connect_seconds += connected - resolved
         times.connections += 1
@@ -254,20 +260,12 @@ class Wire:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
-def _first_that_answers(addresses: list[Any]) -> Connected:
-    last: OSError | None = None
-    for family, kind, protocol, _name, address in addresses:
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.settimeout(CONNECT_SECONDS)
-            sock.connect(address)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:
-            sock.close()
-            last = error
-            continue
-        return Connected(sock, str(address[0]))
-    raise _unreachable(f"no connection was made ({_text(last)})") from last
+def _first_that_answers(addresses: list[Resolved]) -> Connected:
+    try:
+        sock = connect_to(addresses, CONNECT_SECONDS)
+    except OSError as error:
+        raise _unreachable(f"no connection was made ({_text(error)})") from error
+    return Connected(sock, str(sock.getpeername()[0]))
 
 
 def _named(response: http.client.HTTPResponse) -> Headers:

@@ -4,6 +4,7 @@ it. Nothing of an upload is to be seen before it is completed."""
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 from collections.abc import Mapping
 from functools import partial
@@ -34,7 +35,7 @@ class S3Writer(S3Store):
     @classmethod
     def over(cls, store: S3Store) -> S3Writer:
         """A writer with the same client."""
-        return cls(store._client, first_wait_seconds=store.first_wait_seconds)
+        return cls(store._client, first_wait_seconds=store.first_wait_seconds, networks=store.networks)
 
     def begin(self, bucket: str, key: str) -> str:
         """The id of a new upload."""
@@ -88,6 +89,15 @@ class S3Writer(S3Store):
         except FileNotFoundError:
             return None
         return int(seen["ContentLength"]), str(seen.get("ETag", "")).strip('"')
+
+    def restore(self, bucket: str, key: str, days: int) -> None:
+        """Have an archived object brought back for so many days; one that is on its way already is fine."""
+        wanted = {"Days": days, "GlacierJobParameters": {"Tier": "Standard"}}
+        try:
+            self._tried(lambda: self._client.restore_object(Bucket=bucket, Key=key, RestoreRequest=wanted))
+        except OSError as error:
+            if error.errno != errno.ESTALE:  # 409: it is on its way
+                raise
 
     def delete(self, bucket: str, key: str) -> None:
         """Remove an object; one that is gone is fine."""

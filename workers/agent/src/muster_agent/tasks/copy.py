@@ -14,8 +14,9 @@ from muster_agent.jobs.copy_removal import Stays, remove
 from muster_agent.jobs.copy_steps import STEPS, copy_at, job_of
 from muster_agent.jobs.copy_trouble import CopyTrouble
 from muster_agent.protocol.copies import CopyCursor, CopyOrder, RemovalOrder
+from muster_agent.protocol.stores import StoreAt
 from muster_agent.protocol.wire import CopyBody, CopyParams
-from muster_agent.storage.s3_client import S3Unavailable, connect
+from muster_agent.storage.s3_client import S3Unavailable, connect_at
 from muster_agent.storage.s3_writer import S3Writer
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
 
@@ -114,10 +115,10 @@ class _Timed(JobControl):
         return self._task.cancelled
 
 
-def _store_for(path: str) -> S3Writer | None:
+def _store_for(path: str, at: StoreAt) -> S3Writer | None:
     if not is_bucket(path):
         return None
     try:
-        return S3Writer.over(connect())
+        return S3Writer.over(connect_at(at))
     except S3Unavailable as error:
         raise CopyTrouble("denied", f"{error}; {error.hint}") from error

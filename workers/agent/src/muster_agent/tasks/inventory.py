@@ -17,7 +17,7 @@ _ENVELOPE_BYTES = 4096
 
 def prepare(params: InventoryParams, context: TaskContext) -> Run:
     root = context.roots.resolve(params.root)
-    store = next(iter(stores_for(root)), None)
+    store = next(iter(stores_for(root, params.store)), None)
 
     def run() -> InventoryBody:
         context.reporter.begin("inventory")

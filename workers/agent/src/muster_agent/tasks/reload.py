@@ -23,7 +23,7 @@ def prepare(params: ReloadParams, context: TaskContext) -> Run:
     rates = [rate for rate in (params.max_bytes_per_second, own_limit) if rate is not None]
     wanted = msgspec.structs.replace(params, path=path, max_bytes_per_second=min(rates, default=None))
     try:
-        prepared = prepare_reload(wanted, stores=() if wanted.objects else stores_for(path))
+        prepared = prepare_reload(wanted, stores=() if wanted.objects else stores_for(path, params.store))
     except (CheckpointNotFound, ShardsNotFound) as error:
         raise TaskFailed("checkpoint_not_found", str(error)) from error
     except ValueError as error:

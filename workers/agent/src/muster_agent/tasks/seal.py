@@ -12,7 +12,7 @@ from muster_agent.tasks.context import Run, TaskContext, TaskFailed
 
 def prepare(params: SealParams, context: TaskContext) -> Run:
     path = context.roots.resolve_checkpoint(params.path)
-    store = next(iter(stores_for(path)), None)
+    store = next(iter(stores_for(path, params.store)), None)
 
     def run() -> SealBody:
         try:

@@ -15,7 +15,7 @@ from muster_agent.tasks.context import Run, TaskContext, TaskFailed
 
 def prepare(params: VerifyParams, context: TaskContext) -> Run:
     path = context.roots.resolve_checkpoint(params.path)
-    store = next(iter(stores_for(path)), None)
+    store = next(iter(stores_for(path, params.store)), None)
 
     def run() -> VerifyBody:
         try:
