@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import xxhash
 from muster_agent.reload.buffers import BufferRing
 
 BLOCK_BYTES = 8 * 1024 * 1024
@@ -64,6 +65,33 @@ def pread_loop(paths: Sequence[Path]) -> int:
     for descriptor in descriptors.values():
         os.close(descriptor)
     return total[0]
+
+
+def hashing_loop(paths: Sequence[Path], threads: int, piece_bytes: int = 1 << 20) -> tuple[float, float]:
+    """(bytes per second, CPU seconds per GB) of the least that a reader of cached files can do which copies and hashes
+    every byte: one kept, touched buffer per thread that fits into its CPU's cache, buffered preadv, XXH3, no tallies.
+    No process that reads so can be faster, whatever language its loop is written in: both calls run without Python."""
+    work = iter([(path, at) for path in paths for at in range(0, path.stat().st_size, BLOCK_BYTES)])
+    descriptors = {path: os.open(path, os.O_RDONLY) for path in paths}
+    ring, total = BufferRing(threads, piece_bytes), [0] * threads
+
+    def reader(number: int) -> None:
+        with ring.lend() as lent:
+            while (one := next(work, None)) is not None:
+                path, begin = one
+                hasher = xxhash.xxh3_64()
+                for at in range(begin, begin + BLOCK_BYTES, piece_bytes):
+                    count = os.preadv(descriptors[path], [lent[:piece_bytes]], at)
+                    hasher.update(lent[:count])
+                    total[number] += count
+
+    cpu_before, began = time.process_time(), time.monotonic()
+    _together([threading.Thread(target=reader, args=(number,)) for number in range(threads)])
+    seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu_before
+    ring.close()
+    for descriptor in descriptors.values():
+        os.close(descriptor)
+    return sum(total) / seconds, cpu_seconds / sum(total) * 1e9
 
 
 def timed(read: Callable[[], int]) -> float:

@@ -25,6 +25,10 @@ class OpenShards:
         self._lock = threading.Lock()
         self.silent: set[int] = set()
 
+    def opened(self, shard: int) -> ShardSource | None:
+        """The shard where it is open already, as it mostly is; None where `take` has to look."""
+        return None if shard in self.silent else self._sources.get(shard)
+
     def take(self, shard: int, check: Callable[[], None]) -> ShardSource | None:
         """The open shard, or None where it cannot be opened (the error is in the totals) or is silent."""
         with self._lock:

@@ -206,12 +206,15 @@ class ReadRun:
     def _one(self, reader: ReaderThread, extent: Extent, shards: OpenShards, buffer: memoryview) -> None:
         reader.extent = extent
         try:
-            with reader.calling:
-                source = shards.take(extent.shard, self._check)
+            source = shards.opened(extent.shard) or self._open(reader, shards)
             if source is None or not self._take(reader, source, buffer):
                 self.consumer.lost(extent)
         finally:
             shards.put_back(extent.shard)
+
+    def _open(self, reader: ReaderThread, shards: OpenShards) -> ShardSource | None:
+        with reader.calling:
+            return shards.take(reader.extent.shard, self._check)
 
     def _take(self, reader: ReaderThread, source: ShardSource, buffer: memoryview) -> bool:
         """Read the reader's extent and hand it on; False where it could not be read."""

@@ -117,10 +117,11 @@ class PosixShard:
         return done
 
     def _buffered(self) -> int:
-        with self._lock:
-            if self._buffered_fd is None:
-                self._buffered_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            return self._buffered_fd
+        if self._buffered_fd is None:
+            with self._lock:
+                if self._buffered_fd is None:
+                    self._buffered_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return self._buffered_fd
 
     def close(self) -> None:
         """See `ShardSource.close`."""
