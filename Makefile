@@ -16,7 +16,7 @@ help:
 	@echo "make test         the suite; ALL=1 with every outside program and on PostgreSQL too"
 	@echo "make fuzz         malformed files for every format reader; EXAMPLES=20000 for each of its tests"
 	@echo "make lint         ruff, mypy, import contracts, migrations, OpenAPI"
-	@echo "make chaos        kill workers in the middle of transfers, at every boundary and KILLS=50 times at random"
+	@echo "make chaos        kill workers, Redis, PostgreSQL and the S3 store amid transfers, at every boundary and KILLS=50 times"
 	@echo "make bench        reload speed as ratios; PEERS=1 installs the other libraries to compare with. BENCH=s3 a bucket's,"
 	@echo "                  scan, s3_listing and metadata the others', all one after the other"
 
@@ -57,7 +57,8 @@ format:
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 chaos: setup-dev
-	@MUSTER_CHAOS_KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -q tests/transfers/test_crashes.py
+	@MUSTER_CHAOS_KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -q tests/transfers/test_crashes.py \
+		tests/contract/test_transfers_among_crashes.py
 
 BENCH ?= reload
 BENCHES := reload s3 scan s3_listing metadata

@@ -34,7 +34,7 @@ _RELATED = ("source__tier", "target_tier__cluster", "target__tier", "checkpoint_
 
 def due() -> list[str]:
     """Transfers that nobody has looked at for a while, paused ones whose trouble may have passed among them."""
-    rows = Transfer.objects.filter(next_attempt_at__lte=timezone.now())
+    rows = Transfer.objects.filter(slices.is_time(timezone.now()))
     return list(rows.order_by("next_attempt_at").values_list("pk", flat=True)[:500])
 
 
@@ -63,10 +63,10 @@ def work(transfer_id: str) -> None:
 
 def _is_due(transfer: Transfer) -> bool:
     """One at work may be taken whenever nobody holds it; one that waits, or has ended, only when its time has come."""
-    now = timezone.now()
+    mine, now = Transfer.objects.filter(pk=transfer.pk), timezone.now()
     if transfer.state in UNDER_WAY or (transfer.state in FINISHED and transfer.task):
-        return transfer.lease_expires_at is None or transfer.lease_expires_at <= now
-    return transfer.next_attempt_at is not None and transfer.next_attempt_at <= now
+        return mine.filter(slices.is_free(now)).exists()
+    return mine.filter(slices.is_time(now)).exists()
 
 
 def _work_here(transfer: Transfer) -> bool:

@@ -7,6 +7,7 @@ import logging
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 from muster_agent.formats.base import ShardMap
@@ -25,12 +26,11 @@ from apps.transfers import slices
 from apps.transfers.facts import FINISHED
 from apps.transfers.models import Transfer
 from apps.transfers.services import OWNER_KIND
+from apps.transfers.slices import LONGEST_WAIT
 
 log = logging.getLogger(__name__)
 State = Transfer.State
 UNDER_WAY = (State.PLANNED, State.COPYING, State.PROVING, State.SWITCHING, State.RETIRING)
-_FIRST_WAIT = timedelta(seconds=30)
-LONGEST_WAIT = timedelta(hours=1)
 MAX_ATTEMPTS = 30
 """About a day of trying again, ever more rarely."""
 MAX_PROOFS = 3
@@ -133,7 +133,7 @@ def met(transfer: Transfer, cursor: CopyCursor, trouble: CopyTrouble) -> bool:
     if trouble.code == "restoring" and timezone.now() - transfer.created_at < _LONGEST_RESTORE:
         return _wait(transfer, trouble, _RESTORE_LOOK, transfer.attempts)
     if trouble.may_pass and transfer.attempts + 1 < MAX_ATTEMPTS:
-        wait = min(_FIRST_WAIT * 2 ** min(transfer.attempts, 10), LONGEST_WAIT)
+        wait = min(timedelta(seconds=settings.TRANSFER_RETRY_SECONDS) * 2 ** min(transfer.attempts, 10), LONGEST_WAIT)
         return _wait(transfer, trouble, wait, transfer.attempts + 1)
     return fail(transfer, trouble.code, str(trouble))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 from muster_agent.jobs.control import Cancelled, JobControl
@@ -18,10 +19,10 @@ from apps.core.ids import new_id
 from apps.core.wakeups import announce
 from apps.transfers.models import Transfer, TransferCursor
 
-SLICE_SECONDS = 30.0
 NOTE_SECONDS = 1.0
-LEASE = timedelta(seconds=120)
-"""Longer than a Celery task may live: a second worker takes over only from a dead one."""
+LONGEST_WAIT = timedelta(hours=1)
+_SLACK = timedelta(minutes=1)
+"""Between the clocks of hosts."""
 
 
 class SliceEnded(Cancelled):
@@ -38,7 +39,7 @@ class SliceControl(JobControl):
 
     def check(self) -> None:
         super().check()
-        if self._monotonic() - self._began_at > SLICE_SECONDS:
+        if self._monotonic() - self._began_at > settings.TRANSFER_SLICE_SECONDS:
             raise SliceEnded("the slice's time is over")
 
     def note(self) -> None:
@@ -81,13 +82,23 @@ def add_seconds(transfer: Transfer, column: str, seconds: float) -> None:
     Transfer.objects.filter(pk=transfer.pk).update(**{column: spent})
 
 
+def is_free(now: datetime) -> Q:
+    """Nobody holds the lease. One that ends later than any lease can was written before the clock went back."""
+    impossible = now + timedelta(seconds=settings.TRANSFER_LEASE_SECONDS) + _SLACK
+    return Q(lease_expires_at=None) | Q(lease_expires_at__lte=now) | Q(lease_expires_at__gt=impossible)
+
+
+def is_time(now: datetime) -> Q:
+    """Its next attempt is due, or was set before the clock went back."""
+    return Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=now + LONGEST_WAIT + _SLACK)
+
+
 def take_lease(transfer: Transfer) -> bool:
     """Keep other workers out for a while; False when one is at it."""
     now, token = timezone.now(), new_id("lse")
-    free = Transfer.objects.filter(Q(lease_expires_at=None) | Q(lease_expires_at__lte=now), pk=transfer.pk)
-    taken = free.filter(state=transfer.state).update(
-        lease_expires_at=now + LEASE, lease_token=token, next_attempt_at=now + LEASE
-    )
+    until = now + timedelta(seconds=settings.TRANSFER_LEASE_SECONDS)
+    free = Transfer.objects.filter(is_free(now), pk=transfer.pk, state=transfer.state)
+    taken = free.update(lease_expires_at=until, lease_token=token, next_attempt_at=until)
     transfer.lease_token = token
     return taken == 1
 

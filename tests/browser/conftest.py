@@ -73,7 +73,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         **os.environ,
         "DATABASE_URL": f"sqlite:///{folder / 'site.sqlite3'}",
         "DJANGO_SETTINGS_MODULE": "controlplane.settings",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "workers/agent/src"), str(ROOT), str(ROOT / "tests")]),
     }
     seed = subprocess.run(
         [sys.executable, "-c", SEED.format(tests=str(ROOT / "tests"))],

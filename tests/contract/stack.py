@@ -21,13 +21,21 @@ class Stack:
         self.valkey = Valkey()
         self.server = LiveServer(folder, REDIS_URL=self.valkey.url, MUSTER_CONTRACT_LEASE_SECONDS="8", **environment)
         self.log_path = folder / "worker.log"
+        self.start_worker()
+        self._headers = {"Authorization": f"Bearer {self.server.call('api_token', 'ada', 'admin')}"}
+
+    def start_worker(self) -> None:
         command = [sys.executable, "-m", "celery", "-A", "controlplane", "worker", "--beat", "--pool", "threads"]
-        queues = ["-Q", "control,scan,move,notify", "-c", "4", "-s", str(folder / "beat"), "-l", "WARNING"]
+        schedule = str(self.server.folder / "beat")
+        queues = ["-Q", "control,scan,move,notify", "-c", "4", "-s", schedule, "-l", "WARNING"]
         with open(self.log_path, "ab") as log:
             self.worker = subprocess.Popen(
                 [*command, *queues], env=self.server.environment, cwd=REPOSITORY, stdout=log, stderr=log
             )
-        self._headers = {"Authorization": f"Bearer {self.server.call('api_token', 'ada', 'admin')}"}
+
+    def kill_worker(self) -> None:
+        self.worker.kill()
+        self.worker.wait()
 
     def get(self, path: str) -> Any:
         return self._call("GET", path, None)

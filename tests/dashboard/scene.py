@@ -251,6 +251,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
 def operator_pages_of(scene: Scene) -> dict[str, str]:
     """Pages with forms, for those who may send them."""
     return {
+        "move": f"/checkpoints/{scene.good.checkpoint_id}/move/?copy={scene.good.pk}",
         "drill-start": f"/drills/start/?run={scene.llama.pk}",
         "drill-cancel": f"/drills/{scene.running.pk}/cancel/",
         "drills-stop": "/drills/stop/",

@@ -137,6 +137,15 @@ class Ceph:
             daemon.wait()
         self._daemons.clear()
 
+    def kill_gateway(self) -> None:
+        """`kill -9` of what speaks S3; what it has stored stays."""
+        gateway = self._daemons.pop()
+        gateway.kill()
+        gateway.wait()
+
+    def start_gateway(self) -> None:
+        self._start_gateway(self.endpoints.url)
+
     def check(self) -> None:
         """Raises RuntimeError where a daemon has ended."""
         for daemon in self._daemons:

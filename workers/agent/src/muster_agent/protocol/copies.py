@@ -55,6 +55,8 @@ class CopyCursor(msgspec.Struct, kw_only=True):
     is_closed: bool = False
     """Everything is written and durable at the target; what is left is the proof."""
     is_switched: bool = False
+    debt_seconds: float = 0.0
+    """How long nothing more may be moved, so that the rate is kept over slices too."""
     proved_by: str = ""
     """`read_back`, or the check sum that the store compared."""
     source_mark: list[int] = msgspec.field(default_factory=list)
