@@ -138,10 +138,10 @@ def test_a_child_is_told_of_nothing_outside_of_the_checkpoint(answering: Answeri
 
 
 def test_files_come_as_descriptors_that_can_only_be_read(answering: AnsweringTree) -> None:
-    answer, descriptor = answering.answer(Open(f"{answering.folder.path}/.metadata"))
-    assert isinstance(answer, Opened) and answer.has_descriptor and descriptor is not None
+    answer, descriptors = answering.answer(Open(f"{answering.folder.path}/.metadata"))
+    assert isinstance(answer, Opened) and answer.has_descriptor and len(descriptors) == 1
     with pytest.raises(OSError, match="Bad file descriptor"):
-        os.write(descriptor, b"x")
+        os.write(descriptors[0], b"x")
     answering.sent(answer)
     assert answering.files == {}
 

@@ -12,7 +12,7 @@ import pytest
 from muster_agent.formats.detect import files_of, read_checkpoint
 from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.jobs import reload_facts, transports
-from muster_agent.jobs.checkpoint_place import CheckpointNotFound, place_at
+from muster_agent.jobs.checkpoint_place import CheckpointNotFound, PosixPlace, place_at
 from muster_agent.jobs.reload import prepare, reload
 from muster_agent.jobs.seal import seal
 from muster_agent.jobs.selection import ShardsNotFound, select
@@ -33,6 +33,43 @@ def sealed(tmp_path: Path) -> Path:
     folder = write_checkpoint(tmp_path / "run", 10, rank_bytes=RANK_BYTES)
     assert seal(str(folder)).manifest is not None
     return folder
+
+
+def opens_per_shard(run: Path, shards: int, monkeypatch: pytest.MonkeyPatch) -> float:
+    folder = write_checkpoint(run, shards, world_size=shards, rank_bytes=600)
+    assert seal(str(folder)).manifest is not None
+    opened, real = [], os.open
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", lambda path, *more, **named: opened.append(path) or real(path, *more, **named))
+        assert reload(str(folder)).verified is True
+    return len(opened) / shards
+
+
+def test_what_a_small_shard_costs_does_not_grow_with_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evicted, measured, looked into (twice, each after it was brought near) and read: seven times opened."""
+    few, many = (opens_per_shard(tmp_path / str(shards), shards, monkeypatch) for shards in (40, 400))
+    assert many <= few <= 9
+
+
+def test_a_sealed_reload_does_not_look_into_every_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its digests tell more than the records' heads, and a restart opens the metadata alone to find its shards."""
+    folder = copy_sample("dcp/w2/step-10", tmp_path)
+    assert seal(str(folder)).manifest is not None
+    looks: list[bool] = []
+    real = PosixPlace.read
+    monkeypatch.setattr(
+        PosixPlace,
+        "read",
+        lambda place, *, with_tensors=True: looks.append(with_tensors) or real(place, with_tensors=with_tensors),
+    )
+    assert reload(str(folder)).verified is True
+    assert looks == [False, False]
+    looks.clear()
+    (folder / ".muster-manifest.json").unlink()
+    assert reload(str(folder)).verified is None
+    assert looks == [True, False], "without a seal the format's own signs of damage are looked for, before the clock"
 
 
 def total_bytes(folder: Path) -> int:

@@ -20,28 +20,30 @@ from muster_agent.formats.s3_tree import S3Tree
 from muster_agent.formats.verdict import AgeLimit
 
 
-def read_in_bucket(tree: S3Tree, path: str, *, grace_seconds: float = GRACE_SECONDS) -> ShardMap:
-    """Everything that can be known about the one checkpoint at `path`, with its tensors, as the tree lists it. Raises
-    nothing: trouble is in the findings."""
+def read_in_bucket(
+    tree: S3Tree, path: str, *, grace_seconds: float = GRACE_SECONDS, with_tensors: bool = True
+) -> ShardMap:
+    """Everything that can be known about the one checkpoint at `path`, as the tree lists it. Raises nothing: trouble is
+    in the findings."""
     try:
-        return _read(tree, path, AgeLimit(tree.clock().unix_seconds, grace_seconds))
+        return _read(tree, path, AgeLimit(tree.clock().unix_seconds, grace_seconds), with_tensors=with_tensors)
     except OSError as error:
         return could_not_look(path, trouble(error, path), AgeLimit(tree.clock().unix_seconds, grace_seconds))
 
 
-def _read(tree: S3Tree, path: str, age_limit: AgeLimit) -> ShardMap:
+def _read(tree: S3Tree, path: str, age_limit: AgeLimit, *, with_tensors: bool) -> ShardMap:
     parent, _, name = path.rpartition("/")
     if tree.is_folder(path):
-        return read_folder(tree.look(path, parent), age_limit=age_limit, with_tensors=True)
+        return read_folder(tree.look(path, parent), age_limit=age_limit, with_tensors=with_tensors)
     together = family_folder(path)
     if together is not None:
         folder = tree.look(together, together)
         for family_format, family in registry.families_of(folder):
             if f"{together}/{family.pattern}" == path:
-                return read_family(folder, family_format, family, age_limit=age_limit, with_tensors=True)
+                return read_family(folder, family_format, family, age_limit=age_limit, with_tensors=with_tensors)
     folder = tree.look(parent, parent)
     if name in folder.files:
-        return read_single_file(folder, name, age_limit=age_limit, with_tensors=True)
+        return read_single_file(folder, name, age_limit=age_limit, with_tensors=with_tensors)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 

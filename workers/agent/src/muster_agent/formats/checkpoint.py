@@ -41,18 +41,22 @@ def read_checkpoint(
     grace_seconds: float = GRACE_SECONDS,
     now_unix_seconds: float | None = None,
     format: str | None = None,
+    with_tensors: bool = True,
 ) -> ShardMap:
     """Everything that can be known about the one checkpoint at `path` (a folder or a file) without trusting it.
 
     Any path gives a ShardMap; trouble shows as status `unknown` or `unreadable` with findings. A save whose newest
-    change is younger than `grace_seconds` may still be running. `format` refuses any other format as unknown.
+    change is younger than `grace_seconds` may still be running. `format` refuses any other format as unknown. Without
+    `with_tensors` only as much is opened as a scan opens, which of many files is far less.
     """
     place = os.path.abspath(os.fspath(path))
     age_limit = AgeLimit(time.time() if now_unix_seconds is None else now_unix_seconds, grace_seconds)
     together = family_folder(place)
     if together is not None and not os.path.lexists(place):
-        return _read_family_at(place, look(together, os.path.realpath(together)), age_limit)
-    shard_map = read_place(place, root=os.path.realpath(os.path.dirname(place)), age_limit=age_limit, with_tensors=True)
+        folder = look(together, os.path.realpath(together))
+        return _read_family_at(place, folder, age_limit, with_tensors=with_tensors)
+    root = os.path.realpath(os.path.dirname(place))
+    shard_map = read_place(place, root=root, age_limit=age_limit, with_tensors=with_tensors)
     if format is not None and shard_map.format not in (format, UNKNOWN_FORMAT):
         draft = Draft(shard_map.format, roles=None, undecided=f"it is a {shard_map.format} checkpoint, not {format}")
         return _conclude(draft, place, Folder(place, place), age_limit)
@@ -191,12 +195,12 @@ def is_family(path: str) -> bool:
     return any(os.path.join(together, family.pattern) == path for _, family in registry.families_of(folder))
 
 
-def _read_family_at(place: str, folder: Folder, age_limit: AgeLimit) -> ShardMap:
+def _read_family_at(place: str, folder: Folder, age_limit: AgeLimit, *, with_tensors: bool) -> ShardMap:
     if not folder.listed:
         return could_not_look(place, folder.findings[-1], age_limit)
     for family_format, family in registry.families_of(folder):
         if os.path.join(folder.path, family.pattern) == place:
-            return read_family(folder, family_format, family, age_limit=age_limit, with_tensors=True)
+            return read_family(folder, family_format, family, age_limit=age_limit, with_tensors=with_tensors)
     detail = f"no files in {folder.path} are named like that"
     return could_not_look(place, finding("listing_failed", path=place, detail=detail), age_limit)
 

@@ -149,8 +149,8 @@ def _talk(pipe: Pipe, tree: AnsweringTree, deadline: float) -> Done | Failed:
         said: Said = pipe.receive(Said, deadline)
         if isinstance(said, (Done, Failed)):
             return said
-        answer, descriptor = tree.answer(said)
-        pipe.send(answer, descriptor)
+        answer, descriptors = tree.answer(said)
+        pipe.send(answer, descriptors)
         tree.sent(answer)
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from muster_agent.formats import tree
 from muster_agent.formats.child_wire import (
+    MAX_TOGETHER,
     Answer,
     Bytes,
     Close,
@@ -16,7 +19,9 @@ from muster_agent.formats.child_wire import (
     Look,
     Looked,
     Open,
+    OpenAll,
     Opened,
+    OpenedAll,
     Pipe,
     Pread,
     Said,
@@ -38,6 +43,7 @@ class AskingTree:
 
     def __init__(self, pipe: Pipe) -> None:
         self.pipe = pipe
+        self._ahead: dict[str, tree.Opened | Trouble] = {}
 
     def ask(self, said: Said) -> Answer:
         """Raises the OSError that the parent met."""
@@ -53,10 +59,31 @@ class AskingTree:
         return answer.folder.folder(self)
 
     def open(self, path: str) -> tree.Opened:
-        answer = self.ask(Open(path))
+        if path not in self._ahead:
+            return self._taken(self.ask(Open(path)))
+        opened = self._ahead.pop(path)
+        if isinstance(opened, Trouble):
+            raise OSError(opened.number, opened.text)
+        return opened
+
+    def ahead(self, paths: Iterable[str]) -> Iterator[str]:
+        """One question for many files: each costs two changes between processes, more than all else that is done."""
+        left = iter(paths)
+        while together := list(islice(left, MAX_TOGETHER)):
+            answer = self.ask(OpenAll(together))
+            assert isinstance(answer, OpenedAll)
+            taken = [one if isinstance(one, Trouble) else self._taken(one) for one in answer.files]
+            self._ahead = dict(zip(together, taken, strict=True))
+            yield from together
+            for opened in self._ahead.values():
+                if not isinstance(opened, Trouble):
+                    opened.close()
+            self._ahead = {}
+
+    def _taken(self, answer: Answer) -> tree.Opened:
         assert isinstance(answer, Opened)
         if answer.has_descriptor:
-            return PosixFile(self.pipe.descriptors.pop())
+            return PosixFile(self.pipe.descriptors.pop(0))
         return _AskedFile(self, answer.file, answer.size_bytes)
 
     def take(self, folder: Folder, name: str) -> None:
@@ -110,28 +137,32 @@ class AnsweringTree:
         self.files: dict[int, tree.Opened] = {}
         self.opened = 0
 
-    def answer(self, said: Said) -> tuple[Answer, int | None]:
-        """The answer, and a descriptor to send along. Raises ValueError for what no reader asks."""
+    def answer(self, said: Said) -> tuple[Answer, list[int]]:
+        """The answer, and descriptors to send along. Raises ValueError for what no reader asks."""
         try:
-            return self._answer(said)
+            answer = self._answer(said)
         except OSError as error:
-            return Trouble(error.errno or errno.EIO, error.strerror or type(error).__name__), None
+            answer = _trouble(error)
+        return answer, [_descriptor(self.files[one.file]) for one in _sent_along(answer)]
 
-    def _answer(self, said: Said) -> tuple[Answer, int | None]:
+    def _answer(self, said: Said) -> Answer:
         match said:
             case Open(path):
                 return self._open(path)
+            case OpenAll(paths) if len(paths) <= MAX_TOGETHER:
+                inside = [self._inside(path) for path in paths]
+                return OpenedAll([self._open_or_trouble(name) for name in self.folder.ahead(inside)])
             case Pread(number, length, offset):
-                return Bytes(self.files[number].pread(min(length, BLOCK_BYTES), offset)), None
+                return Bytes(self.files[number].pread(min(length, BLOCK_BYTES), offset))
             case Hole(number):
-                return Holes(self.files[number].hole()), None
+                return Holes(self.files[number].hole())
             case Close(number):
                 self.files.pop(number).close()
-                return Holes(None), None
+                return Holes(None)
             case Look(path):
-                return Looked(SentFolder.of(self._folder(path))), None
+                return Looked(SentFolder.of(self._folder(path)))
             case Take(path, name):
-                return self._take(self._folder(path), name), None
+                return self._take(self._folder(path), name)
             case _:
                 raise ValueError("not a question")
 
@@ -149,20 +180,27 @@ class AnsweringTree:
             folder = folder.sub(name)
         return folder
 
-    def _open(self, path: str) -> tuple[Answer, int | None]:
+    def _open(self, path: str) -> Opened:
+        return self._open_inside(self._inside(path))
+
+    def _open_inside(self, name: str) -> Opened:
         if len(self.files) >= MAX_OPEN_FILES:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        opened = self.folder.open(self._inside(path))
+        opened = self.folder.open(name)
         self.opened += 1
         self.files[self.opened] = opened
-        if not isinstance(opened, PosixFile):
-            return Opened(self.opened, opened.size_bytes, has_descriptor=False), None
-        return Opened(self.opened, opened.size_bytes, has_descriptor=True), opened.fileno()
+        return Opened(self.opened, opened.size_bytes, has_descriptor=isinstance(opened, PosixFile))
+
+    def _open_or_trouble(self, name: str) -> Opened | Trouble:
+        try:
+            return self._open_inside(name)
+        except OSError as error:
+            return _trouble(error)
 
     def sent(self, answer: Answer) -> None:
         """A file that went to the child as a descriptor is the child's to close."""
-        if isinstance(answer, Opened) and answer.has_descriptor:
-            self.files.pop(answer.file).close()
+        for one in _sent_along(answer):
+            self.files.pop(one.file).close()
 
     def _take(self, folder: Folder, name: str) -> Took:
         self._inside(os.path.join(folder.path, name))
@@ -174,3 +212,18 @@ class AnsweringTree:
         for opened in self.files.values():
             opened.close()
         self.files.clear()
+
+
+def _sent_along(answer: Answer) -> list[Opened]:
+    """The files of the answer whose descriptors go with it."""
+    files = answer.files if isinstance(answer, OpenedAll) else [answer]
+    return [one for one in files if isinstance(one, Opened) and one.has_descriptor]
+
+
+def _descriptor(opened: tree.Opened) -> int:
+    assert isinstance(opened, PosixFile)
+    return opened.fileno()
+
+
+def _trouble(error: OSError) -> Trouble:
+    return Trouble(error.errno or errno.EIO, error.strerror or type(error).__name__)

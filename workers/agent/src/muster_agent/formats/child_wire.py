@@ -6,6 +6,7 @@ import array
 import os
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ from muster_agent.formats.reader import Family
 from muster_agent.formats.tree import Tree
 
 MAX_MESSAGE_BYTES = 1 << 30
+MAX_TOGETHER = 32
+"""Files that are opened by one question, and so descriptors that come along with one answer."""
 
 
 class SentFolder(msgspec.Struct, kw_only=True):
@@ -65,6 +68,12 @@ class Open(msgspec.Struct, tag=True):
     path: str
 
 
+class OpenAll(msgspec.Struct, tag=True):
+    """At most MAX_TOGETHER."""
+
+    paths: list[str]
+
+
 class Pread(msgspec.Struct, tag=True):
     file: int
     length_bytes: int
@@ -89,7 +98,7 @@ class Failed(msgspec.Struct, tag=True):
     exception: str
 
 
-Said = Look | Take | Open | Pread | Hole | Close | Done | Failed
+Said = Look | Take | Open | OpenAll | Pread | Hole | Close | Done | Failed
 
 
 # -- what it is answered -----------------------------------------------------------------------------------------------
@@ -126,7 +135,13 @@ class Trouble(msgspec.Struct, tag=True):
     text: str
 
 
-Answer = Took | Looked | Opened | Bytes | Holes | Trouble
+class OpenedAll(msgspec.Struct, tag=True):
+    """In the order of the question."""
+
+    files: list[Opened | Trouble]
+
+
+Answer = Took | Looked | Opened | OpenedAll | Bytes | Holes | Trouble
 
 
 class Pipe:
@@ -137,13 +152,13 @@ class Pipe:
         self.descriptors: list[int] = []
         """Descriptors that came along with the last message."""
 
-    def send(self, message: object, descriptor: int | None = None) -> None:
+    def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
         raw = msgspec.msgpack.encode(message)
         head = len(raw).to_bytes(8, "little")
-        if descriptor is None:
-            self.end.sendall(head)
+        if descriptors:
+            socket.send_fds(self.end, [head], descriptors)
         else:
-            socket.send_fds(self.end, [head], [descriptor])
+            self.end.sendall(head)
         self.end.sendall(raw)
 
     def receive(self, kind: Any, deadline: float | None = None) -> Any:
@@ -169,7 +184,7 @@ class Pipe:
         return raw
 
     def _with_descriptors(self, view: memoryview) -> int:
-        taken, ancillary, _flags, _address = self.end.recvmsg_into([view], socket.CMSG_SPACE(4))
+        taken, ancillary, _flags, _address = self.end.recvmsg_into([view], socket.CMSG_SPACE(4 * MAX_TOGETHER))
         for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 numbers = array.array("i")

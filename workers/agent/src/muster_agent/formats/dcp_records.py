@@ -36,7 +36,7 @@ def record_findings(folder: Folder, plan: Plan, *, every_file: bool) -> list[Fin
     never reached the storage shows."""
     names = [name for name in plan.files if name in folder.files]
     found: list[Finding] = []
-    for name in names if every_file else spread(names, FILES_LOOKED_AT):
+    for name in folder.ahead(names if every_file else spread(names, FILES_LOOKED_AT)):
         promised = plan.files[name]
         records = [record for record in promised.records if record not in plan.bare]
         fits = promised.end_byte == folder.files[name].size_bytes
@@ -125,9 +125,7 @@ def ranges_of(folder: Folder, plan: Plan) -> Iterator[TensorRange]:
     by_file: dict[str, list[tuple[str, tuple[int, ...] | None, Stored]]] = defaultdict(list)
     for (name, offsets), record in plan.stored.items():
         by_file[record.file].append((name, offsets, record))
-    for file in sorted(by_file):
-        if file not in folder.files:
-            continue
+    for file in folder.ahead(sorted(by_file.keys() & folder.files.keys())):
         try:
             with folder.open(file) as opened:
                 for name, offsets, record in sorted(by_file[file], key=lambda item: item[2].offset):

@@ -194,7 +194,7 @@ def _take_files(
     absent = 0
     # `by_name` is sorted, and is all there is where nothing is amiss.
     names = parts.by_name if expected.keys() == parts.by_name.keys() else sorted(expected.keys() | parts.by_name.keys())
-    for name in names:
+    for name in folder.ahead(names) if with_tensors else names:
         part = expected.get(name) or parts.by_name[name]
         if name not in folder.files:
             absent += 1

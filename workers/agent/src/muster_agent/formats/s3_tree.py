@@ -6,13 +6,15 @@ part, as `a//b`, are no names of files: they are told, and never merged with oth
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from muster_agent.formats.ahead import in_turn
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.folder import FileSeen, Folder, trouble
@@ -25,6 +27,8 @@ from muster_agent.formats.tree import ARCHIVED, Opened
 
 READ_WHOLE_BYTES = 256 * 1024
 """A smaller object costs one request, however many places of it are read."""
+_AHEAD = 128
+"""Such objects held at a time: 32 MiB."""
 
 
 @dataclass(slots=True)
@@ -53,6 +57,7 @@ class S3Tree:
         self._inside: _Levels | OSError | None = None
         self._outside: _Levels = {}
         self._clock: Clock | None = None
+        self._near: dict[str, _S3File] = {}
 
     def begin(self) -> None:
         """List the place. Raises RootUnreadable."""
@@ -74,7 +79,7 @@ class S3Tree:
     def forget(self) -> None:
         """From now on, look at the bucket anew."""
         with self._lock:
-            self._inside, self._outside = None, {}
+            self._inside, self._outside, self._near = None, {}, {}
 
     def clock(self) -> Clock:
         """The store's clock, by the answer to the listing."""
@@ -109,7 +114,20 @@ class S3Tree:
             return Folder(path, root, listed=False, gone=gone, findings=[trouble(error, path)], tree=self)
         return _folder(level, path, root, self)
 
+    def ahead(self, paths: Iterable[str]) -> Iterator[str]:
+        return in_turn(paths, self._bring, _AHEAD)
+
+    def _bring(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            file = self._opened(path)
+            if file.size_bytes <= READ_WHOLE_BYTES:
+                file.pread(1, 0)
+                self._near[path] = file
+
     def open(self, path: str) -> Opened:
+        return self._near.pop(path, None) or self._opened(path)
+
+    def _opened(self, path: str) -> _S3File:
         seen = self.seen(path)
         if seen is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

@@ -78,7 +78,7 @@ def _read_mapped(
     draft: Draft, folder: Folder, weight_map: dict[str, str], *, with_tensors: bool
 ) -> dict[str, ReadShard]:
     shards = {}
-    for name in sorted(set(weight_map.values())):
+    for name in folder.ahead(sorted(set(weight_map.values()))):
         reach(folder, name)
         if name in folder.files:
             shards[name] = read_shard(folder, name, with_tensors=with_tensors)

@@ -104,8 +104,8 @@ def _by_marker(folder: Folder, *, with_tensors: bool) -> Draft:
         draft.findings.extend([problem] if problem else [])
         return draft
     draft.step, draft.world_size, draft.must_match = marker.step, marker.world_size, ("world_size",)
-    for name, size_bytes in sorted(marker.files.items()):
-        _promised(draft, folder, name, size_bytes, with_tensors=with_tensors)
+    for name in folder.ahead(sorted(marker.files)):
+        _promised(draft, folder, name, marker.files[name], with_tensors=with_tensors)
     _check_world(draft, marker)
     for name in sorted(filter(is_rank_name, set(folder.files) - set(marker.files))):
         detail = f"{name} is not in {MARKER_NAME}; a save with another number of ranks left it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -49,6 +50,10 @@ class Tree(Protocol):
 
     def open(self, path: str) -> Opened:
         """Raises OSError where the file cannot be opened."""
+        ...
+
+    def ahead(self, paths: Iterable[str]) -> Iterator[str]:
+        """The paths in their order, for a caller that opens each in turn: they are brought near many at a time."""
         ...
 
     def take(self, folder: Folder, name: str) -> None:

@@ -55,8 +55,9 @@ class CheckpointPlace(Protocol):
         """Raises CheckpointNotFound where nothing lies there, RootUnreadable where that cannot be told."""
         ...
 
-    def read(self) -> ShardMap:
-        """The checkpoint by its metadata, with tensors. Raises nothing."""
+    def read(self, *, with_tensors: bool = True) -> ShardMap:
+        """The checkpoint by its metadata. For its tensors each file may have to be looked into, which of very many
+        small ones takes longer than reading them. Raises nothing."""
         ...
 
     def stat_all(self, shard_paths: Sequence[str]) -> list[StatedShard]:
@@ -85,8 +86,8 @@ class PosixPlace:
         if not os.path.lexists(self.path) and not is_family(self.path):
             raise CheckpointNotFound(self.path)
 
-    def read(self) -> ShardMap:
-        return read_checkpoint(self.path)
+    def read(self, *, with_tensors: bool = True) -> ShardMap:
+        return read_checkpoint(self.path, with_tensors=with_tensors)
 
     def stat_all(self, shard_paths: Sequence[str]) -> list[StatedShard]:
         return [self._stat(path) for path in shard_paths]
@@ -132,8 +133,8 @@ class BucketPlace:
         if not is_there:
             raise CheckpointNotFound(self.path)
 
-    def read(self) -> ShardMap:
-        return read_in_bucket(self.tree, self.path)
+    def read(self, *, with_tensors: bool = True) -> ShardMap:
+        return read_in_bucket(self.tree, self.path, with_tensors=with_tensors)
 
     def stat_all(self, shard_paths: Sequence[str]) -> list[StatedShard]:
         self.tree.forget()

@@ -54,7 +54,7 @@ class GivenPlace:
     def require(self) -> None:
         """See `CheckpointPlace`."""
 
-    def read(self) -> ShardMap:
+    def read(self, *, with_tensors: bool = True) -> ShardMap:
         """See `CheckpointPlace`: nothing is known of its metadata."""
         return ShardMap(path=self.path, run="", format="", step=None, status=Status.UNKNOWN, resumable=False)
 

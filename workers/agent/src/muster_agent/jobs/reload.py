@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster_agent.formats.base import Finding
 from muster_agent.formats.object_store import ObjectStore
@@ -76,6 +76,13 @@ class NotCold(Exception):
     """A cold read was required, and nothing was read; the message says what is cached, or why that is not known."""
 
 
+class SeenBefore(NamedTuple):
+    """What was looked at before the clock starts: where the shards lie, and the damage that their format shows."""
+
+    locations: Sequence[str]
+    damage: tuple[Finding, ...]
+
+
 class PreparedReload:
     """A reload that is ready to start. Made by `prepare()`."""
 
@@ -86,7 +93,7 @@ class PreparedReload:
         manifest: Manifest | None,
         notes: tuple[Finding, ...],
         gds: GdsProbe | None,
-        locations: Sequence[str],
+        before: SeenBefore,
         device: Device | None = None,
         urls: ObjectUrls | None = None,
     ) -> None:
@@ -95,7 +102,7 @@ class PreparedReload:
         self.manifest = manifest
         self._notes = notes
         self._gds = gds
-        self._locations = locations
+        self._before, self._locations = before, before.locations
         self._device = device
         self._device_kept: DeviceShards | None = None
         self._urls = urls
@@ -181,6 +188,7 @@ class PreparedReload:
         self, choice: backends.Choice, control: JobControl, cleanup: contextlib.ExitStack, cpu: CpuMeter
     ) -> ReadPass:
         selection = select(self.place, self.params.shards, self.params.ranks, with_tensors=self.params.resident)
+        selection = selection._replace(damage=tuple(dict.fromkeys((*self._before.damage, *selection.damage))))
         shards = self.place.stat_all(selection.shards)
         extents = extents_of(shards, self.manifest)
         if self.params.share is not None:
@@ -309,15 +317,17 @@ def prepare(params: ReloadParams, *, stores: Sequence[ObjectStore] = ()) -> Prep
     backends.choose(params.backend, None, None)
     device = look_for_device(params)
     manifest, notes = manifest_for(place, params.manifest)
-    wanted = select(place, params.shards, params.ranks).shards
-    locations = [stated.location for stated in place.stat_all(wanted) if stated.size_bytes is not None]
+    # Where there is nothing to compare with, what the format itself shows is all that can tell of damage.
+    wanted = select(place, params.shards, params.ranks, with_tensors=manifest is None and not params.shards)
+    locations = [stated.location for stated in place.stat_all(wanted.shards) if stated.size_bytes is not None]
+    before = SeenBefore(locations, wanted.damage)
     if is_bucket(place.path):
         urls = place.urls if isinstance(place, GivenPlace) else node_urls(place.path, stores)
-        return PreparedReload(params, place, manifest, notes, None, locations, device, urls)
+        return PreparedReload(params, place, manifest, notes, None, before, device, urls)
     gds = probe_gds(params, locations, device)
     if params.evict:
         evict(locations)
-    return PreparedReload(params, place, manifest, notes, gds, locations, device)
+    return PreparedReload(params, place, manifest, notes, gds, before, device)
 
 
 def reload(

@@ -30,7 +30,7 @@ def select(
     ShardsNotFound."""
     if shards and not with_tensors:
         return Selection(list(dict.fromkeys(shards)))
-    shard_map = place.read()
+    shard_map = place.read(with_tensors=with_tensors)
     damage = tuple(found for found in shard_map.findings if found.severity == Severity.DAMAGE)
     if shards:
         chosen = list(dict.fromkeys(shards))
@@ -59,7 +59,7 @@ def require_shards(place: CheckpointPlace, wanted: Sequence[str], manifest: Mani
     gone = [one.path for one in place.stat_all(wanted) if one.size_bytes is None and one.path not in sealed]
     if not gone:
         return
-    known = [shard.path for shard in place.read().shards]
+    known = [shard.path for shard in place.read(with_tensors=False).shards]
     unknown = [name for name in gone if name not in known]
     if unknown:
         shown = ", ".join(known[:_SHOWN_SHARDS]) + (", ..." if len(known) > _SHOWN_SHARDS else "")
