@@ -21,13 +21,13 @@ from tests.agent.checkpoint_factory import write_checkpoint
 from tests.agent.dcp_factory import Piece, write_dcp
 
 
-@pytest.mark.parametrize("count", [0, 3, 16, WINDOW + 100])
+@pytest.mark.parametrize("count", [0, 3, 32, WINDOW + 100])
 def test_each_is_brought_before_it_is_due_and_in_its_order(count: int) -> None:
     brought: set[str] = set()
     names = [f"shard-{number}" for number in range(count)]
     due = []
     for name in in_turn(names, brought.add):
-        assert name in brought or count < 16
+        assert name in brought or count < 32
         due.append(name)
     assert due == names
 

@@ -11,7 +11,7 @@ from functools import partial
 
 THREADS = 16
 WINDOW = 512
-_FEW = 16
+_FEW = 32
 """So few are not worth any threads."""
 _END_BYTES = 4096
 _NEAR_BYTES = 64 * 1024
