@@ -24,6 +24,7 @@ from muster_agent.storage.posix import PosixShard
 from muster_agent.storage.throttle import Throttle
 
 from tests.agent.reload.gpu_stand_in import Count, StandIn
+from tests.agent.reload.held import sized
 
 MIB = 1 << 20
 BLOCK = 64 * 1024
@@ -90,7 +91,7 @@ def _digests_of(path: Path, shard: int) -> dict[tuple[int, int], int]:
 
 def test_every_byte_arrives_on_the_device_and_is_hashed_on_the_way(gpu: StandIn, shards: list[Path]) -> None:
     gpu.set_late(2000)
-    arena = DeviceArena(0, SIZES)
+    arena = DeviceArena(0, sized(*SIZES))
     session = BounceSession(0, 4, BLOCK, arena)
     totals, digests = _read(session, shards)
     copied = session.finish()
@@ -128,7 +129,7 @@ def test_a_buffer_waits_for_its_own_copy_and_the_other_is_read_meanwhile(gpu: St
 def test_too_little_room_on_the_device_is_told_before_anything_is_read(gpu: StandIn) -> None:
     gpu.set_memory(300 * MIB)
     with pytest.raises(NoDeviceRoom, match=r"need 0\.1 GiB of GPU memory, and 0\.0 GiB are free on this GPU"):
-        DeviceArena(0, [100 * MIB])
+        DeviceArena(0, sized(100 * MIB))
     with pytest.raises(NoRoom):
         BounceSession(0, 8, 16 * MIB)
 
@@ -145,7 +146,7 @@ def test_where_pages_cannot_be_pinned_bytes_arrive_all_the_same_and_it_is_said(
     gpu: StandIn, shards: list[Path]
 ) -> None:
     gpu.refuse_pinning(True)
-    arena = DeviceArena(0, SIZES)
+    arena = DeviceArena(0, sized(*SIZES))
     session = BounceSession(0, 2, BLOCK, arena)
     _read(session, shards, 2)
     session.finish()
@@ -197,7 +198,7 @@ def test_a_device_that_stops_taking_bytes_is_the_error_of_each_shard(
 
 
 def test_tensors_on_the_device_are_views_of_their_bytes(gpu: StandIn) -> None:
-    arena = DeviceArena(0, [100, 5000])
+    arena = DeviceArena(0, sized(100, 5000))
     ranges = [
         TensorRange(name="w", shard="b", offset_bytes=8, length_bytes=64, dtype="BF16", shape=(32,)),
         TensorRange(name="lost", shard="c", offset_bytes=0, length_bytes=4, dtype="F32", shape=(1,)),

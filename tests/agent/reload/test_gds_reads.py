@@ -22,6 +22,7 @@ from muster_agent.reload.gpu.memory import DeviceArena
 
 from tests.agent.checkpoint_factory import write_checkpoint
 from tests.agent.reload.gpu_stand_in import StandIn
+from tests.agent.reload.held import sized
 
 
 class FakeCufile:
@@ -154,7 +155,7 @@ def test_bytes_that_the_device_keeps_lie_at_their_places(tmp_path: Path, fake: A
     cufile = fake(FakeCufile())
     data = os.urandom(20_000)
     (tmp_path / "a").write_bytes(data)
-    arena = DeviceArena(0, [100, len(data)])
+    arena = DeviceArena(0, sized(100, len(data)))
     session = GdsSession(block_bytes=8192, arena=arena)
     source = session.open(str(tmp_path / "a"), 1)
     counts = [source.read_in_place(offset, 8192) for offset in range(0, len(data), 8192)]

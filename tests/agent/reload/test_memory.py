@@ -22,10 +22,11 @@ def test_an_arena_beyond_a_limit_of_the_process_is_refused_before_it_is_touched(
     said = _elsewhere(f"""
         import resource
         from muster_agent.reload.arena import Arena
+        from muster_agent.reload.plan import Extent
         from muster_agent.reload.memory import NoRoom
         resource.setrlimit(resource.{limit}, (900 << 20, 900 << 20))
         try:
-            Arena([2 << 30])
+            Arena([Extent(0, 0, 2 << 30)])
         except NoRoom as error:
             print(error)
     """)

@@ -21,6 +21,7 @@ from muster_agent.reload.memory import NoRoom, available_bytes, may_have_huge_pa
 from muster_agent.reload.plan import Extent
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.reload.held import sized
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
@@ -106,7 +107,7 @@ def test_this_machine_says_how_much_memory_is_left() -> None:
 
 
 def test_each_shard_begins_where_a_direct_read_may_end_up() -> None:
-    made = Arena([1, 4096, 0, 5000])
+    made = Arena(sized(1, 4096, 0, 5000))
     places = [made.place(Extent(number, 0, size)) for number, size in ((0, 1), (1, 4096), (3, 5000))]
     assert [len(place) for place in places] == [4096, 4096, 8192]
     places[0][:] = b"a" * 4096
@@ -167,10 +168,30 @@ def test_where_huge_pages_are_dear_the_rest_of_the_arena_is_small_ones(
 ) -> None:
     ticks = itertools.count()
     monkeypatch.setattr(arena.time, "thread_time", lambda: next(ticks) * seconds)
-    made, block = Arena([64 << 20]), 4 << 20
+    made, block = Arena(sized(64 << 20)), 4 << 20
     for number in range(9):
         made.place(Extent(0, number * block, block))
     assert expected in _flags_of(made)
     assert made.huge_pages is (expected == "hg" and may_have_huge_pages())
     gc.collect()
     made.close()
+
+
+def test_a_share_takes_memory_for_its_own_bytes_alone_and_shows_only_whole_tensors(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "run", 10, world_size=1, rank_bytes=24 << 20)
+    whole = read_checkpoint(folder)
+    seen: set[str] = set()
+    for rank in range(3):
+        prepared = _prepared(folder, share=(rank, 3))
+        report = prepared.run().report
+        assert prepared._kept is not None and prepared.resident is not None
+        assert prepared._kept.total_bytes <= report.bytes + (4 << 20)
+        assert report.evidence["resident_bytes"] == report.bytes
+        assert report.evidence.get("cut_tensors", 0) <= 2
+        for tensor in whole.tensors:
+            for view in prepared.resident.tensors.get(tensor.name, []):
+                data = (folder / tensor.shard).read_bytes()[tensor.offset_bytes :][: tensor.length_bytes]
+                assert bytes(view.data) == data
+                seen.add(tensor.name)
+        prepared.close()
+    assert seen and len(seen) < len(whole.tensors), "the borders of the shares cut some tensors here"

@@ -24,12 +24,13 @@ from muster_agent.reload.plan import Extent
 from muster_agent.reload.shared import NotShared, SharedArena, deliver
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.reload.held import sized
 
 MIB = 1 << 20
 
 
 def _filled(sizes: list[int]) -> SharedArena:
-    arena = SharedArena(sizes)
+    arena = SharedArena(sized(*sizes))
     for number, size in enumerate(sizes):
         arena.place(Extent(number, 0, size))[:size] = os.urandom(size)
     return arena
@@ -126,6 +127,6 @@ def test_a_host_that_gives_no_shared_memory_says_so() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, limits[1]))
     try:
         with pytest.raises(NotShared, match="gives no shared memory of"):
-            SharedArena([8 * MIB])
+            SharedArena([Extent(0, 0, 8 * MIB)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -50,6 +50,8 @@ def _kept(report: ReloadReport) -> list[str]:
         return []
     held = human_bytes(report.evidence[f"{where}_bytes"])
     views = f"{count} tensors are views of them" if count else "the format does not tell where its tensors lie"
+    if cut := report.evidence.get("cut_tensors"):
+        views = f"{views}, and {cut} more are cut by the borders of this share"
     place = "host memory" if where == "resident" else f"the memory of {report.evidence.get('device', 'the GPU')}"
     return [f"  kept     {held} in {place}; {views}"]
 

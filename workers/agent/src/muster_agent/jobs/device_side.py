@@ -24,6 +24,7 @@ from muster_agent.reload.gds import GdsSession, GdsUnavailable
 from muster_agent.reload.gpu.device import DeviceUnavailable
 from muster_agent.reload.gpu.memory import DeviceTensor
 from muster_agent.reload.pace import READERS
+from muster_agent.reload.plan import Extent
 from muster_agent.reload.reader import InPlace
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import ShardSource
@@ -46,11 +47,11 @@ _IN_HOST = ", so the bytes ended in host memory"
 
 class Plan(NamedTuple):
     """What a transport is opened for. `chunk_bytes` are hashed at a time where there is a manifest (`verifies`);
-    `keep_bytes`: by path, the bytes of each shard where all of them shall stay in memory."""
+    `keep`: by path, the part of each shard that shall stay in memory."""
 
     chunk_bytes: int
     verifies: bool
-    keep_bytes: Mapping[str, int] | None = None
+    keep: Mapping[str, Extent] | None = None
 
     @property
     def hashed_bytes(self) -> int | None:
@@ -68,7 +69,7 @@ def open_transport(
     index = device.index if device is not None else 0
     try:
         with contextlib.ExitStack() as undo:
-            kept = DeviceShards(index, plan.keep_bytes) if plan.keep_bytes is not None else None
+            kept = DeviceShards(index, plan.keep) if plan.keep is not None else None
             if kept is not None:
                 undo.callback(kept.arena.close)
             transport = _open_on_device(choice, index, plan, kept, open_host)

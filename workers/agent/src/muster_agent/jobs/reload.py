@@ -53,7 +53,7 @@ from muster_agent.reload.arena import Arena
 from muster_agent.reload.backends import Device
 from muster_agent.reload.bounce import CopyTotals
 from muster_agent.reload.buffers import BufferRing
-from muster_agent.reload.plan import Extent, bytes_by_shard, plan_reads, share_of
+from muster_agent.reload.plan import Extent, bytes_by_shard, held_by_shard, plan_reads, share_of
 from muster_agent.reload.reader import ReadRun
 from muster_agent.reload.resident import Resident
 from muster_agent.reload.shared import SharedArena
@@ -238,7 +238,8 @@ class PreparedReload:
     ) -> Transport:
         kept = None
         if self.params.resident:
-            kept = {stated.path: end for stated, end in zip(shards, _ends_of(shards, extents), strict=True)}
+            held = held_by_shard(extents, len(shards))
+            kept = {stated.path: part for stated, part in zip(shards, held, strict=True)}
         plan = Plan(self._chunk_bytes, self.manifest is not None, kept)
         transport, self._device_kept = open_transport(choice, self._gds, self._device, plan, self._into_host)
         return transport
@@ -265,7 +266,7 @@ class PreparedReload:
         if not self.params.resident:
             return None
         kind = SharedArena if self.params.ranks_on_host else Arena
-        self._kept = kind(_ends_of(shards, extents))
+        self._kept = kind(held_by_shard(extents, len(shards)))
         return self._kept
 
     def _materialize(self, read: ReadPass) -> None:
@@ -283,7 +284,8 @@ class PreparedReload:
             return self.on_device.evidence()
         if self.resident is None:
             return {}
-        return {"resident_tensors": len(self.resident.tensors), "resident_bytes": sum(self.resident.sizes())}
+        held = {"resident_tensors": len(self.resident.tensors), "resident_bytes": sum(self.resident.sizes())}
+        return {**held, **({"cut_tensors": self.resident.cut} if self.resident.cut else {})}
 
     def close(self) -> None:
         """Give the memory of a resident reload back."""
@@ -295,14 +297,6 @@ class PreparedReload:
             self._kept.close()
         if self._device_kept is not None:
             self._device_kept.arena.close()
-
-
-def _ends_of(shards: Sequence[StatedShard], extents: Sequence[Extent]) -> list[int]:
-    """Of each shard, where the last byte that will be read ends."""
-    ends = [0] * len(shards)
-    for extent in extents:
-        ends[extent.shard] = max(ends[extent.shard], extent.offset_bytes + extent.length_bytes)
-    return ends
 
 
 def prepare(params: ReloadParams, *, stores: Sequence[ObjectStore] = ()) -> PreparedReload:

@@ -16,6 +16,7 @@ from muster_agent.reload import backends
 from muster_agent.reload.gds import GdsSession
 from muster_agent.reload.gpu.memory import DeviceArena
 from muster_agent.reload.pace import READERS, pace_of
+from muster_agent.reload.plan import Extent
 from muster_agent.reload.reader import InPlace
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import ShardSource
@@ -57,9 +58,9 @@ class Transport(Protocol):
 class DeviceShards:
     """Places on a GPU for shards, by name. Raises DeviceUnavailable and NoDeviceRoom."""
 
-    def __init__(self, device_index: int, sizes_bytes: Mapping[str, int]) -> None:
-        self.numbers = {path: number for number, path in enumerate(sizes_bytes)}
-        self.arena = DeviceArena(device_index, list(sizes_bytes.values()))
+    def __init__(self, device_index: int, held: Mapping[str, Extent]) -> None:
+        self.numbers = {path: number for number, path in enumerate(held)}
+        self.arena = DeviceArena(device_index, list(held.values()))
 
 
 class HostTransport:

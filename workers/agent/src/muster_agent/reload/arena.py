@@ -26,13 +26,14 @@ _DEAR_SECONDS_PER_BYTE = 0.5e-9
 
 
 class Arena:
-    """Room for shards of the given sizes. Raises NoRoom before anything is touched. `close()` gives the memory back."""
+    """Room for the part of each shard that is `held`, by shard number; its offset is a multiple of 4 KiB. Raises NoRoom
+    before anything is touched. `close()` gives the memory back."""
 
-    def __init__(self, sizes_bytes: Sequence[int], map_memory: Callable[[int], mmap.mmap] = map_anonymous) -> None:
-        self._sizes = sizes_bytes
+    def __init__(self, held: Sequence[Extent], map_memory: Callable[[int], mmap.mmap] = map_anonymous) -> None:
+        self.held = held
         self._begins: list[int] = []
         end = 0
-        for size in sizes_bytes:
+        for size in (part.length_bytes for part in held):
             unit = HUGE_PAGE_BYTES if size >= HUGE_PAGE_BYTES else ALIGN_BYTES
             begin = -(-end // unit) * unit
             self._begins.append(begin)
@@ -52,7 +53,8 @@ class Arena:
 
     def place(self, extent: Extent) -> memoryview:
         """Where the extent's bytes go: as long as the extent, rounded up to 4 KiB, and resident when this returns."""
-        begin = self._start + self._begins[extent.shard] + extent.offset_bytes
+        inside = extent.offset_bytes - self.held[extent.shard].offset_bytes
+        begin = self._start + self._begins[extent.shard] + inside
         length_bytes = -(-extent.length_bytes // ALIGN_BYTES) * ALIGN_BYTES
         cpu_before = time.thread_time()
         touch(self._mapping, begin, length_bytes)
@@ -69,9 +71,9 @@ class Arena:
                 advise(self._mapping, self._start, self.total_bytes, mmap.MADV_NOHUGEPAGE)
 
     def shard(self, number: int) -> memoryview:
-        """The bytes of one shard."""
+        """The bytes that are held of one shard."""
         begin = self._start + self._begins[number]
-        return self._whole[begin : begin + self._sizes[number]]
+        return self._whole[begin : begin + self.held[number].length_bytes]
 
     def close(self) -> None:
         """Views that somebody still holds keep the memory until they are dropped."""

@@ -19,10 +19,32 @@ class Extent(NamedTuple):
     offset_bytes: int
     length_bytes: int
 
+    def overlaps(self, offset_bytes: int, length_bytes: int) -> bool:
+        """Whether some of that part of the same shard lies in it; of an empty part, its place."""
+        end = self.offset_bytes + self.length_bytes
+        return offset_bytes < end and self.offset_bytes < offset_bytes + max(1, length_bytes)
+
+    def holds(self, offset_bytes: int, length_bytes: int) -> bool:
+        """Whether all of that part of the same shard lies in it."""
+        end = self.offset_bytes + self.length_bytes
+        return self.offset_bytes <= offset_bytes and offset_bytes + length_bytes <= end
+
 
 def whole_shards(sizes_bytes: Sequence[int]) -> list[Extent]:
     """Every byte of every shard, as one extent each; empty shards have none."""
     return [Extent(shard, 0, size) for shard, size in enumerate(sizes_bytes) if size > 0]
+
+
+def held_by_shard(extents: Iterable[Extent], shards: int) -> list[Extent]:
+    """Of each shard the one range from the first to the last byte that the extents read of it; none of it is of no
+    length."""
+    held = [Extent(shard, 0, 0) for shard in range(shards)]
+    for extent in extents:
+        before = held[extent.shard]
+        begin = min(before.offset_bytes, extent.offset_bytes) if before.length_bytes else extent.offset_bytes
+        end = max(before.offset_bytes + before.length_bytes, extent.offset_bytes + extent.length_bytes)
+        held[extent.shard] = Extent(extent.shard, begin, end - begin)
+    return held
 
 
 def share_of(extents: Iterable[Extent], part: int, parts: int, unit_bytes: int) -> list[Extent]:

@@ -22,20 +22,27 @@ class TensorView(NamedTuple):
 
 
 class Resident:
-    """Views by tensor name; a name has several where its parts lie in several records. Close it, or use it in `with`:
-    a view that is still held keeps the memory."""
+    """Views by tensor name; a name has several where its parts lie in several records. `cut`: how many tensors are held
+    in part only, as at the border of a rank's share, and have no view. Close it, or use it in `with`: a view that is
+    still held keeps the memory."""
 
     def __init__(self, arena: Arena, numbers: Mapping[str, int], tensors: Iterable[TensorRange]) -> None:
         self._arena = arena
         self._numbers = numbers
         self.tensors: dict[str, list[TensorView]] = {}
+        self.cut = 0
         for tensor in tensors:
             number = numbers.get(tensor.shard)
-            if number is not None:
-                self.tensors.setdefault(tensor.name, []).append(_view(arena.shard(number), tensor))
+            if number is None or not (held := arena.held[number]).overlaps(tensor.offset_bytes, tensor.length_bytes):
+                continue
+            if held.holds(tensor.offset_bytes, tensor.length_bytes):
+                view = _view(arena.shard(number), held.offset_bytes, tensor)
+                self.tensors.setdefault(tensor.name, []).append(view)
+            else:
+                self.cut += 1
 
     def shard(self, path: str) -> memoryview:
-        """All bytes of one shard. Raises KeyError for one that was not read."""
+        """The bytes of one shard that are held. Raises KeyError for one that was not read."""
         return self._arena.shard(self._numbers[path])
 
     def sizes(self) -> list[int]:
@@ -55,6 +62,7 @@ class Resident:
         self.close()
 
 
-def _view(shard: memoryview, tensor: TensorRange) -> TensorView:
-    data = shard[tensor.offset_bytes : tensor.offset_bytes + tensor.length_bytes]
+def _view(held: memoryview, held_from: int, tensor: TensorRange) -> TensorView:
+    begin = tensor.offset_bytes - held_from
+    data = held[begin : begin + tensor.length_bytes]
     return TensorView(tensor.name, tensor.shard, tensor.dtype, tensor.shape, data)

@@ -19,6 +19,7 @@ from typing import Any
 import xxhash
 
 from muster_agent.reload.arena import Arena
+from muster_agent.reload.plan import Extent
 
 ATTACH_SECONDS = 600.0
 _STEP_BYTES = 4 * 1024 * 1024
@@ -39,10 +40,10 @@ class SharedArena(Arena):
     """See `Arena`. Other processes map the descriptor `fd`; `places` says where in the file each shard lies. Raises
     NotShared too."""
 
-    def __init__(self, sizes_bytes: Sequence[int]) -> None:
+    def __init__(self, held: Sequence[Extent]) -> None:
         self.fd = -1
         try:
-            super().__init__(sizes_bytes, self._map)
+            super().__init__(held, self._map)
         except BaseException:
             if self.fd >= 0:
                 os.close(self.fd)
@@ -58,7 +59,7 @@ class SharedArena(Arena):
 
     def places(self) -> list[tuple[int, int]]:
         """(offset in the memory file, length in bytes) of each shard."""
-        return [(self._start + begin, size) for begin, size in zip(self._begins, self._sizes, strict=True)]
+        return [(self._start + begin, part.length_bytes) for begin, part in zip(self._begins, self.held, strict=True)]
 
     def close(self) -> None:
         """See `Arena.close`. Ranks that have attached keep the memory until they end."""

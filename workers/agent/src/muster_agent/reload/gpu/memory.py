@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from muster_agent.formats.base import TensorRange
 from muster_agent.reload.gpu.device import CudaDevice
 from muster_agent.reload.memory import NoRoom
+from muster_agent.reload.plan import Extent
 
 ALIGN_BYTES = 4096
 SPARE_BYTES = 256 * 1024 * 1024
@@ -48,16 +49,16 @@ class DeviceTensor(NamedTuple):
 
 
 class DeviceArena:
-    """Room on a GPU for shards of the given sizes, which outlives the reading of them. Raises DeviceUnavailable, and
-    NoDeviceRoom before anything is taken."""
+    """Room on a GPU for the part of each shard that is `held`, by shard number, which outlives the reading of them.
+    Raises DeviceUnavailable, and NoDeviceRoom before anything is taken."""
 
-    def __init__(self, device_index: int, sizes_bytes: Sequence[int]) -> None:
-        self._sizes = sizes_bytes
+    def __init__(self, device_index: int, held: Sequence[Extent]) -> None:
+        self.held = held
         self._begins: list[int] = []
         end = 0
-        for size in sizes_bytes:
+        for part in held:
             self._begins.append(end)
-            end += -(-size // ALIGN_BYTES) * ALIGN_BYTES
+            end += -(-part.length_bytes // ALIGN_BYTES) * ALIGN_BYTES
         self.total_bytes = max(ALIGN_BYTES, end)
         self._address = 0
         self._device = CudaDevice(device_index)
@@ -70,22 +71,22 @@ class DeviceArena:
 
     def place(self, shard: int, offset_bytes: int) -> int:
         """The device address of a byte of a shard."""
-        return self._address + self._begins[shard] + offset_bytes
+        return self._address + self._begins[shard] + offset_bytes - self.held[shard].offset_bytes
 
     def tensors(self, numbers: Mapping[str, int], ranges: Iterable[TensorRange]) -> dict[str, list[DeviceTensor]]:
         """By name; a name has several where its parts lie in several records. `numbers`: the shards that are whole."""
         found: dict[str, list[DeviceTensor]] = {}
         for one in ranges:
             number = numbers.get(one.shard)
-            if number is not None:
+            if number is not None and self.held[number].holds(one.offset_bytes, one.length_bytes):
                 address = self.place(number, one.offset_bytes)
                 tensor = DeviceTensor(one.name, one.shard, one.dtype, one.shape, address, one.length_bytes)
                 found.setdefault(one.name, []).append(tensor)
         return found
 
     def sizes(self, numbers: Iterable[int]) -> int:
-        """Bytes of the given shards."""
-        return sum(self._sizes[number] for number in numbers)
+        """Bytes that are held of the given shards."""
+        return sum(self.held[number].length_bytes for number in numbers)
 
     def close(self) -> None:
         """Give the memory back; calling it twice is harmless."""
