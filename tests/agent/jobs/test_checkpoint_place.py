@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import time
 from pathlib import Path
 
@@ -23,10 +24,11 @@ def in_bucket(path: str) -> CheckpointPlace:
 
 def bytes_of(place: CheckpointPlace, shard: str) -> bytes:
     (stated,) = place.stat_all([shard])
-    source = place.open_shard(stated, direct=False)
-    buffer = memoryview(bytearray(source.size_bytes + 4096))
-    count = source.read_into(buffer, 0, source.size_bytes)
-    source.close()
+    with place.reads() as open_shard:
+        source = open_shard(stated)
+        buffer = memoryview(mmap.mmap(-1, source.size_bytes + 4096))
+        count = source.read_into(buffer, 0, source.size_bytes)
+        source.close()
     return bytes(buffer[:count])
 
 
@@ -52,10 +54,9 @@ def test_what_was_looked_at_is_what_is_read_or_nothing(s3_server: S3Server) -> N
     place = in_bucket(f"{s3_server.place}/step-5")
     s3_server.put("step-5/a.bin", b"old" * 200_000)
     (stated,) = place.stat_all(["a.bin"])
-    source = place.open_shard(stated, direct=True)
     s3_server.put("step-5/a.bin", b"new" * 200_000)
-    with pytest.raises(OSError, match="written again") as met:
-        source.read_into(memoryview(bytearray(4096)), 0, 4096)
+    with place.reads() as open_shard, pytest.raises(OSError, match="written again") as met:
+        open_shard(stated).read_into(memoryview(bytearray(4096)), 0, 4096)
     assert met.value.errno == errno.ESTALE
     (again,) = place.stat_all(["a.bin"])
     assert again.etag != stated.etag
@@ -71,8 +72,8 @@ def test_shards_that_are_not_there_are_told_from_those_that_cannot_be_read(s3_se
     assert isinstance(gone.error, FileNotFoundError)
     assert (unsafe.size_bytes, unsafe.error and unsafe.error.errno) == (None, errno.EINVAL)
     assert cold.size_bytes == 1
-    with pytest.raises(OSError, match="archive") as met:
-        place.open_shard(cold, direct=True)
+    with place.reads() as open_shard, pytest.raises(OSError, match="archive") as met:
+        open_shard(cold)
     assert met.value.errno == ARCHIVED
 
 

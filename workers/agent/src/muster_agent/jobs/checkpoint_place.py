@@ -3,9 +3,11 @@ there: what its metadata says, how its shards lie now, and their bytes."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from muster_agent.formats.base import ShardMap
@@ -14,13 +16,15 @@ from muster_agent.formats.checkpoint import is_family, read_checkpoint
 from muster_agent.formats.folder import POSIX
 from muster_agent.formats.names import family_folder
 from muster_agent.formats.object_store import ObjectStore
-from muster_agent.formats.places import is_bucket, place_of
+from muster_agent.formats.places import bucket_and_key, is_bucket, place_of
 from muster_agent.formats.root import RootUnreadable
 from muster_agent.formats.s3_tree import S3Tree
 from muster_agent.formats.tree import Opened
 from muster_agent.storage.base import ShardSource
-from muster_agent.storage.opened_shard import OpenedShard
 from muster_agent.storage.posix import PathUnsafe, PosixShard, is_safe_name, locate, stat_shard
+from muster_agent.storage.s3_answers import ObjectPin, bare
+from muster_agent.storage.s3_source import FIRST_WAIT_SECONDS, S3Reads
+from muster_agent.storage.s3_urls import NodeSigned
 from muster_agent.storage.small_files import POSIX_FILES, BucketFiles, SmallFiles
 
 
@@ -43,6 +47,9 @@ class StatedShard(NamedTuple):
     mtime_ns: int
     error: OSError | None = None
     etag: str = ""
+
+
+OpenShard = Callable[[StatedShard], ShardSource]
 
 
 class CheckpointPlace(Protocol):
@@ -69,8 +76,9 @@ class CheckpointPlace(Protocol):
         """For a few small reads. Raises OSError."""
         ...
 
-    def open_shard(self, stated: StatedShard, *, direct: bool) -> ShardSource:
-        """For the engine; `direct` goes around this node's page cache where there is one. Raises OSError."""
+    def reads(self) -> AbstractContextManager[OpenShard]:
+        """What it gives opens shards for the engine, around this node's page cache where there is one, and raises
+        OSError; their reads are over when the block is left."""
         ...
 
 
@@ -104,8 +112,8 @@ class PosixPlace:
     def open_file(self, stated: StatedShard) -> Opened:
         return POSIX.open(stated.location)
 
-    def open_shard(self, stated: StatedShard, *, direct: bool) -> ShardSource:
-        return PosixShard(stated.location, direct=direct)
+    def reads(self) -> AbstractContextManager[OpenShard]:
+        return contextlib.nullcontext(lambda stated: PosixShard(stated.location, direct=True))
 
 
 class BucketPlace:
@@ -115,6 +123,7 @@ class BucketPlace:
     def __init__(self, path: str, store: ObjectStore) -> None:
         self.path = place_of(path)
         self.files: SmallFiles = BucketFiles(store)
+        self._store = store
         # The files of a family lie among others, so the folder that they share is what is listed.
         self._folder = family_folder(self.path) or self.path
         self.tree = S3Tree(store, self._folder)
@@ -162,8 +171,20 @@ class BucketPlace:
     def open_file(self, stated: StatedShard) -> Opened:
         return self.tree.open_seen(stated.location, stated.etag)
 
-    def open_shard(self, stated: StatedShard, *, direct: bool) -> ShardSource:
-        return OpenedShard(self.open_file(stated), stated.mtime_ns)
+    @contextlib.contextmanager
+    def reads(self) -> Iterator[OpenShard]:
+        urls = NodeSigned([self._store], self.tree.bucket)
+        reads = S3Reads(urls, first_wait_seconds=getattr(self._store, "first_wait_seconds", FIRST_WAIT_SECONDS))
+
+        def open_shard(stated: StatedShard) -> ShardSource:
+            self.open_file(stated).close()  # no request: what the listing says forbids some
+            pin = ObjectPin(stated.size_bytes, bare(stated.etag))
+            return reads.open(bucket_and_key(stated.location)[1], pin, stated.mtime_ns)
+
+        try:
+            yield open_shard
+        finally:
+            reads.close()
 
 
 def place_at(path: str, store: ObjectStore | None = None) -> CheckpointPlace:

@@ -36,7 +36,7 @@ from muster_agent.reload.pace import pace_of
 from muster_agent.reload.plan import BLOCK_BYTES, Extent, plan_reads, whole_shards
 from muster_agent.reload.reader import Check, Consumer, ReadRun
 from muster_agent.reload.totals import ReadTotals
-from muster_agent.storage.posix import PathUnsafe, PosixShard
+from muster_agent.storage.posix import PathUnsafe
 from muster_agent.storage.throttle import Throttle
 
 _NARROW_BYTES = 1024 * 1024 * 1024
@@ -125,11 +125,6 @@ class Discard:
         """See `reload.reader.Pieces`."""
 
 
-def open_posix(stated: StatedShard, *, direct: bool) -> PosixShard:
-    """Open a shard for the engine. Raises OSError."""
-    return PosixShard(stated.location, direct=direct)
-
-
 def read_shards(
     extents: Sequence[Extent],
     shards: Sequence[StatedShard],
@@ -139,28 +134,27 @@ def read_shards(
     phase: str,
     chunk_bytes: int,
     threads: int | None = None,
-    place: CheckpointPlace | None = None,
+    place: CheckpointPlace,
 ) -> ReadTotals:
-    """One pass over the extents that proves what the storage holds: around the page cache where that is allowed.
-    Without `place` the shards lie on a file system."""
+    """One pass over the extents that proves what the storage holds: around the page cache where that is allowed."""
     control.check()
     block_bytes = block_bytes_for(chunk_bytes)
     plan = plan_reads(extents, block_bytes)
     pace = pace_of(from_cache=False, is_remote=_is_remote(shards), cpus=len(os.sched_getaffinity(0)))
     readers = max(1, min(threads or pace.readers, len(plan)))
     ring = BufferRing(readers, block_bytes)
-    opens = open_posix if place is None else place.open_shard
     try:
-        return ReadRun(
-            plan=plan,
-            open_shard=lambda number: opens(shards[number], direct=True),
-            consumer=consumer,
-            ring=ring,
-            control=control,
-            throttle=Throttle(None),
-            readers=readers,
-            phase=phase,
-        ).run()
+        with place.reads() as open_shard:
+            return ReadRun(
+                plan=plan,
+                open_shard=lambda number: open_shard(shards[number]),
+                consumer=consumer,
+                ring=ring,
+                control=control,
+                throttle=Throttle(None),
+                readers=readers,
+                phase=phase,
+            ).run()
     finally:
         ring.close()
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from muster_agent.formats.root import RootUnreadable, check_folder, check_mount
+from muster_agent.jobs.checkpoint_place import PosixPlace
 from muster_agent.jobs.chunks import StatedShard, read_shards
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.copy_target import Stat
@@ -237,6 +238,7 @@ class PosixTarget:
             phase="prove",
             chunk_bytes=self._order.chunk_bytes,
             threads=self._order.threads,
+            place=PosixPlace(self._order.target),
         )
         return dict(totals.errors)
 

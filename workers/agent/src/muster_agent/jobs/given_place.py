@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote, urlsplit
 
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.places import bucket_and_key, place_of
 from muster_agent.formats.tree import Opened
-from muster_agent.jobs.checkpoint_place import StatedShard
+from muster_agent.jobs.checkpoint_place import OpenShard, StatedShard
 from muster_agent.protocol.wire import GivenObject
 from muster_agent.storage.base import ShardSource
 from muster_agent.storage.posix import PathUnsafe, is_safe_name
@@ -86,11 +88,13 @@ class GivenPlace:
         """See `CheckpointPlace`."""
         raise OSError(errno.EOPNOTSUPP, "its objects are only read as shards")
 
-    def open_shard(self, stated: StatedShard, *, direct: bool) -> ShardSource:
+    def reads(self) -> AbstractContextManager[OpenShard]:
         """See `CheckpointPlace`."""
-        return self._reads.open(
-            self._key(stated.path), ObjectPin(stated.size_bytes, bare(stated.etag)), stated.mtime_ns
-        )
+        return contextlib.nullcontext(self._open)
+
+    def _open(self, stated: StatedShard) -> ShardSource:
+        pin = ObjectPin(stated.size_bytes, bare(stated.etag))
+        return self._reads.open(self._key(stated.path), pin, stated.mtime_ns)
 
     def _key(self, name: str) -> str:
         """By which name the given URLs are known here."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from muster_agent.jobs.checkpoint_place import StatedShard
-from muster_agent.jobs.chunks import open_posix
 from muster_agent.probes.gds import GdsProbe
 from muster_agent.reload import backends
 from muster_agent.reload.gds import GdsSession
@@ -20,6 +19,7 @@ from muster_agent.reload.plan import Extent
 from muster_agent.reload.reader import InPlace
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.base import ShardSource
+from muster_agent.storage.posix import PosixShard
 
 
 class PathTaken(NamedTuple):
@@ -79,7 +79,7 @@ class HostTransport:
 
     def open(self, shard: StatedShard) -> ShardSource:
         """See `Transport`."""
-        return open_posix(shard, direct=self._choice.direct)
+        return PosixShard(shard.location, direct=self._choice.direct)
 
     def path_taken(self, totals: ReadTotals) -> PathTaken:
         """See `Transport`."""
