@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from muster_agent.cli import main
+from muster_agent.formats.folder import look
 from muster_agent.formats.scan_reading import Reading
 
 from tests.agent.checkpoint_factory import write_checkpoint
@@ -169,3 +170,15 @@ def test_a_place_beside_the_runs_goes_to_the_nearest_one(tmp_path: Path) -> None
     found = {one["run"] + str(one["step"]): one["findings"] for one in listed(tmp_path)[1]}
     assert [each["path"] for each in found["run10"]] == [str(tmp_path / "a" / "tmp-checkpoint-30")]
     assert found["run20"] == []
+
+
+@pytest.mark.parametrize(("place", "kind"), [("/proc", "proc"), ("/sys", "sysfs"), ("/proc/self", "proc")])
+def test_what_the_kernel_makes_up_is_refused_in_plain_words(place: str, kind: str) -> None:
+    done = CliRunner().invoke(main, ["inventory", place])
+    assert done.exit_code == 1 and done.stdout == ""
+    assert f"it is a {kind} file system, which the kernel makes up" in done.stderr
+    assert "name the folder that checkpoints are saved to" in done.stderr
+
+
+def test_a_scan_of_the_whole_machine_does_not_go_into_what_the_kernel_makes_up() -> None:
+    assert not {"proc", "sys"} & set(look("/", "/").folders)

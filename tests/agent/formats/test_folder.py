@@ -94,7 +94,7 @@ def test_a_file_that_vanishes_while_it_is_listed_is_gone_not_unreadable(run: Pat
     for path in step.iterdir():
         path.unlink()
     folder = Folder(str(step), str(run))
-    module._take(folder, listed)
+    module._take(folder, listed, step.stat().st_dev)
     assert (folder.files, folder.blocked, folder.findings) == ({}, set(), [])
 
 
@@ -126,7 +126,7 @@ def test_a_folder_of_runs_that_may_not_be_entered_is_listed_as_unreadable(
 def test_a_listing_that_fails_on_its_way_shows_nothing_of_what_it_saw(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(folder: Folder, entries: list[os.DirEntry[str]]) -> None:
+    def fail(folder: Folder, entries: list[os.DirEntry[str]], _device: int) -> None:
         folder.files[entries[0].name] = module.FileSeen(1, 1)
         raise OSError(errno.EIO, "Input/output error")
 

@@ -20,6 +20,7 @@ from muster_agent.formats.names import is_noise, is_ours, is_text
 from muster_agent.formats.places import is_bucket, resolved
 from muster_agent.formats.posix_file import PosixFile
 from muster_agent.formats.tree import ARCHIVED, Opened, Tree
+from muster_agent.probes.filesystem import made_up_by_the_kernel
 
 CHECK_ENTRIES = 4096
 
@@ -221,17 +222,18 @@ def _list(folder: Folder, check: Callable[[], None]) -> None:
     over it."""
     descriptor = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        own = os.fstat(descriptor)
         with os.scandir(descriptor) as entries:
             while batch := list(islice(entries, CHECK_ENTRIES)):
-                _take(folder, batch)
+                _take(folder, batch, own.st_dev)
                 check()
         if not folder.files:
-            folder.mtime_ns = os.fstat(descriptor).st_mtime_ns
+            folder.mtime_ns = own.st_mtime_ns
     finally:
         os.close(descriptor)
 
 
-def _take(folder: Folder, entries: list[os.DirEntry[str]]) -> None:
+def _take(folder: Folder, entries: list[os.DirEntry[str]], device: int) -> None:
     """The time of a scan goes here: ordinary files are nearly all there is, and take the short way through."""
     files = folder.files
     for entry in entries:
@@ -251,6 +253,8 @@ def _take(folder: Folder, entries: list[os.DirEntry[str]]) -> None:
             status = seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino, seen.st_dev, seen.st_nlink
             files[name] = _seen(FileSeen, status)
         elif kind == stat.S_IFDIR:
+            if seen.st_dev != device and made_up_by_the_kernel(os.path.join(folder.path, name)):
+                continue
             folder.folders.append(name)
             folder.identities[name] = seen.st_dev, seen.st_ino
 

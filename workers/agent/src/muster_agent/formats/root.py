@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from muster_agent.formats.places import PlaceInvalid, place_of
-from muster_agent.probes.filesystem import missing_mount
+from muster_agent.probes.filesystem import made_up_by_the_kernel, missing_mount
 
 
 class RootUnreadable(Exception):
@@ -40,6 +40,14 @@ def check_folder(place: str) -> None:
     except OSError as error:
         hint = "check the mount and its server, then run again"
         raise RootUnreadable(place, f"it could not be read ({error.strerror})", hint) from None
+
+
+def check_holds_files(place: str) -> None:
+    """Raises RootUnreadable for /proc and its like: numbers as names and sizes of 0 look like steps of nothing."""
+    kind = made_up_by_the_kernel(place)
+    if kind is not None:
+        reason = f"it is a {kind} file system, which the kernel makes up: no checkpoint can lie there"
+        raise RootUnreadable(place, reason, "name the folder that checkpoints are saved to")
 
 
 def check_mount(place: str) -> None:

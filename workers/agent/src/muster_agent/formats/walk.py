@@ -19,7 +19,7 @@ from muster_agent.formats.folder import PosixTree
 from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.places import is_bucket
 from muster_agent.formats.pointer_findings import pointer_findings
-from muster_agent.formats.root import RootUnreadable, check_folder, check_mount, root_place
+from muster_agent.formats.root import RootUnreadable, check_folder, check_holds_files, check_mount, root_place
 from muster_agent.formats.rules import Rule, judged, rules_at
 from muster_agent.formats.s3_tree import S3Tree
 from muster_agent.formats.scan_progress import ScanProgress
@@ -118,6 +118,7 @@ def _tree(place: str, control: JobControl, store: ObjectStore | None) -> PosixTr
     """What stands behind the place. Raises RootUnreadable."""
     if not is_bucket(place):
         check_folder(place)
+        check_holds_files(place)
         return PosixTree(control.check)
     if store is None:
         hint = "use `muster inventory`, `explain` or `resume-point` on the bucket, or the folder where it is mounted"

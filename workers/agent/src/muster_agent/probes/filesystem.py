@@ -35,6 +35,25 @@ _KNOWN: dict[int, FileSystem] = {
     0x01021997: FileSystem("9p", False, True),
 }
 
+_MADE_UP: dict[int, str] = {
+    0x9FA0: "proc",
+    0x62656572: "sysfs",
+    0x27E0EB: "cgroup",
+    0x63677270: "cgroup2",
+    0x64626720: "debugfs",
+    0x74726163: "tracefs",
+    0x1CD1: "devpts",
+    0x73636673: "securityfs",
+    0x62656570: "configfs",
+    0x6165676C: "pstore",
+    0xCAFE4A11: "bpf",
+    0x19800202: "mqueue",
+    0x42494E4D: "binfmt_misc",
+    0xF97CFF8C: "selinuxfs",
+    0xDE5E81E4: "efivarfs",
+    0x65735543: "fusectl",
+}
+"""File systems that hold no files of anybody's: the kernel makes up what is read there."""
 FSTAB = "/etc/fstab"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -46,11 +65,22 @@ def parse_magic(magic: int) -> FileSystem:
 
 def read_file_system(path: str) -> FileSystem:
     """The file system that holds `path`; `unknown` where the kernel does not say."""
+    magic = _magic_of(path)
+    return FileSystem("unknown", False, True) if magic is None else parse_magic(magic)
+
+
+def made_up_by_the_kernel(path: str) -> str | None:
+    """The name of the file system at `path` where it holds nobody's files, as `proc` does; else None."""
+    magic = _magic_of(path)
+    return None if magic is None else _MADE_UP.get(magic & 0xFFFFFFFF)
+
+
+def _magic_of(path: str) -> int | None:
     # struct statfs is 120 bytes on 64-bit Linux and begins with f_type, a long; Python's statvfs leaves it out.
     buffer = ctypes.create_string_buffer(256)
     if _LIBC.statfs(os.fsencode(path), buffer) != 0:
-        return FileSystem("unknown", False, True)
-    return parse_magic(ctypes.c_ulong.from_buffer(buffer).value)
+        return None
+    return ctypes.c_ulong.from_buffer(buffer).value
 
 
 def missing_mount(path: str) -> str | None:
