@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 from click.testing import CliRunner
 from muster_agent.cli import ceiling, main
-from muster_agent.cli.output import human_rate
+from muster_agent.cli.output import human_bytes, human_memory, human_rate
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,18 @@ def test_a_command_without_memory_or_room_for_its_answer_says_so(
     monkeypatch.setattr(ceiling, "measure_ceiling", lambda *_, **__: None)
     done = CliRunner().invoke(main, ["ceiling", str(tmp_path)])
     assert done.exit_code == 1 and said in done.stderr and "what to do:" in done.stderr
+
+
+def test_data_is_told_in_the_units_of_its_rate_and_memory_in_its_own() -> None:
+    assert [human_bytes(count) for count in (999, 1000, 4 << 20, 1_500_000_000)] == [
+        "999 B",
+        "1.0 kB",
+        "4.2 MB",
+        "1.5 GB",
+    ]
+    assert [human_memory(count) for count in (1023, 1024, 4 << 20, 3 << 29)] == [
+        "1023 B",
+        "1.0 KiB",
+        "4.0 MiB",
+        "1.5 GiB",
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster_agent.cli.compare import INSTALL, Comparison, Row
-from muster_agent.cli.output import human_bytes, printable
+from muster_agent.cli.output import human_memory, printable
 
 _TITLES = {"muster": "muster, verified", "muster_resident": "muster, verified and kept"}
 _VERIFIED = {True: "yes", False: "DAMAGED", None: "no"}
@@ -46,8 +46,8 @@ def _cells(row: Row) -> tuple[str, ...]:
         "-" if row.seconds is None else f"{row.seconds:.3f}",
         "-" if rate is None else f"{rate / 1e9:.2f}",
         "-" if cost is None else f"{cost:.3f}",
-        "-" if row.peak_rss_bytes is None else human_bytes(row.peak_rss_bytes),
-        "-" if row.resident_bytes is None else human_bytes(row.resident_bytes),
+        "-" if row.peak_rss_bytes is None else human_memory(row.peak_rss_bytes),
+        "-" if row.resident_bytes is None else human_memory(row.resident_bytes),
         _VERIFIED[row.verified],
         "unknown" if row.cached_ratio_before is None else f"{row.cached_ratio_before:.1%}",
     )

@@ -58,23 +58,32 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
+_DECIMAL, _BINARY = ("kB", "MB", "GB", "TB", "PB"), ("KiB", "MiB", "GiB", "TiB", "PiB")
+
+
 def human_rate(bytes_per_second: float) -> str:
     """Decimal units, as storage is sold: `1.50 GB/s`, `48.0 MB/s`, `812.0 kB/s`."""
     if bytes_per_second >= 1e8:
         return f"{bytes_per_second / 1e9:.2f} GB/s"
-    for unit, size in (("MB/s", 1e6), ("kB/s", 1e3)):
-        if bytes_per_second >= size:
-            return f"{bytes_per_second / size:.1f} {unit}"
-    return f"{bytes_per_second:.0f} B/s"
+    return f"{_scaled(bytes_per_second, 1000, _DECIMAL)}/s"
 
 
 def human_bytes(size_bytes: int) -> str:
-    """Binary units with their label, such as `1.5 GiB`; below 1 KiB the exact count."""
-    if size_bytes < 1024:
-        return f"{size_bytes} B"
-    size = float(size_bytes)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        size /= 1024
-        if size < 1024:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1024:.1f} PiB"
+    """What lies on a storage or comes from it, in the decimal units of its rate: `1.5 GB`; below 1 kB the exact
+    count."""
+    return _scaled(size_bytes, 1000, _DECIMAL)
+
+
+def human_memory(size_bytes: int) -> str:
+    """What lies in memory, in the binary units in which memory is sold: `1.5 GiB`; below 1 KiB the exact count."""
+    return _scaled(size_bytes, 1024, _BINARY)
+
+
+def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
+    if value < base:
+        return f"{value:.0f} B"
+    for unit in units:
+        value /= base
+        if value < base or unit == units[-1]:
+            break
+    return f"{value:.1f} {unit}"

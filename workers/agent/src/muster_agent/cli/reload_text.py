@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster_agent.cli.ceiling_memory import Efficiency
-from muster_agent.cli.output import human_bytes, human_rate, printable
+from muster_agent.cli.output import human_bytes, human_memory, human_rate, printable
 from muster_agent.protocol.phases import STORAGE_PHASES
 from muster_agent.protocol.results import ReloadReport
 
@@ -26,7 +26,7 @@ def render(report: ReloadReport, path: str, efficiency: Efficiency) -> str:
         *_objects(report),
         *_kept(report),
         *_shared(report),
-        f"  memory   {human_bytes(report.peak_rss_bytes)} extra",
+        f"  memory   {human_memory(report.peak_rss_bytes)} extra",
         *_stopped(report),
         f"  verdict  {_verdict(report)}",
     ]
@@ -48,7 +48,7 @@ def _kept(report: ReloadReport) -> list[str]:
     count = report.evidence.get(f"{where}_tensors")
     if count is None:
         return []
-    held = human_bytes(report.evidence[f"{where}_bytes"])
+    held = human_memory(report.evidence[f"{where}_bytes"])
     views = f"{count} tensors are views of them" if count else "the format does not tell where its tensors lie"
     if cut := report.evidence.get("cut_tensors"):
         views = f"{views}, and {cut} more are cut by the borders of this share"
