@@ -12,7 +12,7 @@ NOBODY = 65534
 
 # Everything is imported first: the interpreter's own files may be closed to that user, too.
 _PRELUDE = f"""
-import contextlib, importlib, os, pkgutil, sys
+import contextlib, encodings.ascii, importlib, os, pkgutil, sys
 import muster_agent
 for package in ("cli", "decide", "formats", "jobs", "manifest", "probes", "protocol", "storage"):
     found = importlib.import_module("muster_agent." + package)

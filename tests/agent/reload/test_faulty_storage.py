@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from muster_agent.cli.ceiling_memory import Efficiency
+from muster_agent.cli.output import human_bytes
+from muster_agent.cli.reload_text import render
+from muster_agent.formats.root import RootUnreadable
+from muster_agent.jobs import watched
+from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.reload import prepare, reload
 from muster_agent.jobs.seal import seal
 from muster_agent.protocol.results import ReloadReport
@@ -18,6 +27,7 @@ from muster_agent.reload import reader
 
 from tests.agent.cancelling import PROMISED_SECONDS, seconds_to_stop
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.nobody import let_others_in, muster_as_nobody
 from tests.servers import faulty_mount
 from tests.servers.faulty_mount import FaultyMount
 
@@ -135,3 +145,47 @@ def test_other_bytes_name_the_shard_the_range_and_the_tensors(mount: FaultyMount
     (found,) = report.findings
     assert (report.verified, found.code, found.path) == (False, "digest_mismatch", BAD)
     assert (found.begin_byte, found.end_byte) == (CHUNK, 2 * CHUNK) and "tensor" in found.detail
+
+
+def test_the_report_says_what_was_not_read(mount: FaultyMount) -> None:
+    report = reload_with(mount, {"read_errno": errno.EIO, "from_byte": CHUNK})
+    size = (mount.folder / BAD).stat().st_size
+    (one,) = report.evidence["unread"]["not_read"]
+    lacking_bytes = report.evidence["unread"]["planned_bytes"] - report.bytes
+    assert one == {"path": BAD, "bytes": size, "read_bytes": size - lacking_bytes}
+    shown = render(report, str(mount.path), Efficiency(ceiling=None, ratio=None))
+    assert f"unread   {human_bytes(report.bytes)} of " in shown and f"not read: {BAD} (" in shown
+
+
+def test_a_look_at_metadata_that_hangs_can_be_left_at_once_and_is_given_up(
+    mount: FaultyMount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every rank file's header is looked into before anything is read."""
+    mount.faults({BAD: {"hang": True}})
+    control = JobControl()
+    threading.Timer(0.5, control.cancel).start()
+    began = time.monotonic()
+    with pytest.raises(Cancelled):
+        seal(str(mount.path), control=control, write_beside=False)
+    assert time.monotonic() - began < 5
+    monkeypatch.setattr(watched, "METADATA_SECONDS", 0.3)
+    with pytest.raises(RootUnreadable, match="did not answer while its metadata was read"):
+        reload(str(mount.path))
+
+
+@pytest.mark.parametrize("command", ["reload", "verify"])
+def test_a_user_who_may_not_read_a_shard_gets_that_as_a_finding_and_the_others_read(
+    tmp_path: Path, command: str
+) -> None:
+    folder = write_checkpoint(tmp_path / "run", 10, rank_bytes=600_000)
+    assert seal(str(folder)).manifest is not None
+    (folder / BAD).chmod(0o600)
+    let_others_in(folder)
+    done = muster_as_nobody(command, folder, "--json", "--no-write")
+    told = json.loads(done.stdout)
+    assert done.returncode == 1 and told["verified"] is None
+    assert [(one["code"], one["path"]) for one in told["findings"]] == [("permission_denied", BAD)]
+    read_bytes = told["bytes"] if command == "reload" else told["checked_bytes"]
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir() if not path.name.startswith(".")}
+    assert read_bytes == sum(sizes.values()) - sizes[BAD]
+    assert "Run as a user who may read it" in done.stderr

@@ -27,7 +27,7 @@ def render(report: ReloadReport, path: str, efficiency: Efficiency) -> str:
         *_kept(report),
         *_shared(report),
         f"  memory   {human_memory(report.peak_rss_bytes)} extra",
-        *_stopped(report),
+        *_unread(report),
         f"  verdict  {_verdict(report)}",
     ]
     return printable("\n".join(lines))
@@ -113,15 +113,17 @@ def _seconds(value: float | None) -> str:
     return f"{value:7.3f} s" if value is not None else " " * 9
 
 
-def _stopped(report: ReloadReport) -> list[str]:
-    stopped = report.evidence.get("stopped")
-    if stopped is None:
+def _unread(report: ReloadReport) -> list[str]:
+    word = next((word for word in ("stopped", "unread") if word in report.evidence), None)
+    if word is None:
         return []
-    unread = stopped["not_read"]
+    told = report.evidence[word]
+    unread = told["not_read"]
     first = ", ".join(f"{one['path']} ({human_bytes(one['bytes'] - one['read_bytes'])})" for one in unread[:_NAMED])
     more = f" and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
-    came = f"{human_bytes(report.bytes)} of {human_bytes(stopped['planned_bytes'])}"
-    return [f"  stopped  after {came}; not read: {first}{more}"]
+    came = f"{human_bytes(report.bytes)} of {human_bytes(told['planned_bytes'])}"
+    came = f"after {came}" if word == "stopped" else f"{came} came"
+    return [f"  {word:<7}  {came}; not read: {first}{more}"]
 
 
 def _verdict(report: ReloadReport) -> str:

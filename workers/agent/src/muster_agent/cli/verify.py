@@ -75,7 +75,7 @@ def verify(
             {"path": path, "manifest_id": manifest_id(manifest), "sealed_at": manifest.sealed_at, **_fields(body)}
         )
     else:
-        click.echo(_sentence(body, path, manifest))
+        click.echo(_sentence(body, path, manifest, is_sample=sample_ratio < 1))
     say_findings(body.findings)
     if not no_write:
         leave_verdict(before, verified=body.verified, sample_ratio=sample_ratio, findings=body.findings)
@@ -142,7 +142,7 @@ def _fields(body: VerifyBody) -> dict[str, object]:
     }
 
 
-def _sentence(body: VerifyBody, path: str, manifest: Manifest) -> str:
+def _sentence(body: VerifyBody, path: str, manifest: Manifest, *, is_sample: bool) -> str:
     open_word = "written again" if _was_written_again(body) else "not decidable"
     words = {True: "unchanged", False: "DAMAGED", None: open_word}
     rate = body.checked_bytes / body.seconds if body.seconds else 0.0
@@ -150,7 +150,7 @@ def _sentence(body: VerifyBody, path: str, manifest: Manifest) -> str:
         f"{path}: {words[body.verified]} since sealing at {manifest.sealed_at}; read {human_bytes(body.checked_bytes)} "
         f"({body.checked_chunks} of {body.total_chunks} chunks) in {body.seconds:.2f} s, {human_rate(rate)}"
     )
-    if 0 < body.checked_chunks < body.total_chunks:
+    if is_sample and 0 < body.checked_chunks < body.total_chunks:
         chance = detection_probability(body.total_chunks, body.checked_chunks)
         text += f"\n  a sample this large finds one damaged chunk with a chance of {chance:.1%}"
     return printable(text)

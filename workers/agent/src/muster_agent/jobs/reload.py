@@ -36,10 +36,11 @@ from muster_agent.jobs.host_ranks import share_among_ranks, was_stopped
 from muster_agent.jobs.object_transport import ObjectTransport, node_urls
 from muster_agent.jobs.reload_facts import manifest_for, probe_gds, storage_facts
 from muster_agent.jobs.reload_phases import CpuMeter, Moments, busy_of, phases_of
-from muster_agent.jobs.reload_verdict import ReadPass, judge, stopped_evidence
-from muster_agent.jobs.selection import select
+from muster_agent.jobs.reload_verdict import ReadPass, judge, unread_evidence
+from muster_agent.jobs.selection import Selection, select
 from muster_agent.jobs.transports import DeviceShards, HostTransport, PathTaken, Transport
 from muster_agent.jobs.verify import fingerprint_of
+from muster_agent.jobs.watched import watched
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest
 from muster_agent.probes.filesystem import read_file_system
 from muster_agent.probes.gds import GdsProbe
@@ -159,7 +160,7 @@ class PreparedReload:
                 **unknown,
                 **self._kept_evidence(),
                 **copy_evidence(copied),
-                **stopped_evidence(read),
+                **unread_evidence(read),
                 **shared,
             },
             reason=read.taken.reason,
@@ -187,7 +188,7 @@ class PreparedReload:
     def _read(
         self, choice: backends.Choice, control: JobControl, cleanup: contextlib.ExitStack, cpu: CpuMeter
     ) -> ReadPass:
-        selection = select(self.place, self.params.shards, self.params.ranks, with_tensors=self.params.resident)
+        selection = watched(self.path, self._select, control.check)
         selection = selection._replace(damage=tuple(dict.fromkeys((*self._before.damage, *selection.damage))))
         shards = self.place.stat_all(selection.shards)
         extents = extents_of(shards, self.manifest)
@@ -232,6 +233,9 @@ class PreparedReload:
         return ReadPass(
             shards, selection, digester, totals, taken, resolved_at, allocated_at, planned, stopped, transport
         )
+
+    def _select(self) -> Selection:
+        return select(self.place, self.params.shards, self.params.ranks, with_tensors=self.params.resident)
 
     def _transport(
         self, choice: backends.Choice, shards: Sequence[StatedShard], extents: Sequence[Extent]
@@ -312,7 +316,8 @@ def prepare(params: ReloadParams, *, stores: Sequence[ObjectStore] = ()) -> Prep
     device = look_for_device(params)
     manifest, notes = manifest_for(place, params.manifest)
     # Where there is nothing to compare with, what the format itself shows is all that can tell of damage.
-    wanted = select(place, params.shards, params.ranks, with_tensors=manifest is None and not params.shards)
+    deep = manifest is None and not params.shards
+    wanted = watched(place.path, lambda: select(place, params.shards, params.ranks, with_tensors=deep))
     locations = [stated.location for stated in place.stat_all(wanted.shards) if stated.size_bytes is not None]
     before = SeenBefore(locations, wanted.damage)
     if is_bucket(place.path):

@@ -76,13 +76,15 @@ def _judge_stopped(found: Sequence[Finding]) -> tuple[bool | None, tuple[Finding
     return (False if differing else None), differing
 
 
-def stopped_evidence(read: ReadPass) -> dict[str, Any]:
-    """How much was to be read, and what of it was not; nothing where the pass went to its end."""
-    if not read.stopped:
-        return {}
+def unread_evidence(read: ReadPass) -> dict[str, Any]:
+    """How much was to be read and what of it was not: `stopped` where the pass was told to end, `unread` where shards
+    did not give all; nothing where everything came."""
     unread = [
         {"path": read.shards[number].path, "read_bytes": read.totals.read_by_shard.get(number, 0), "bytes": planned}
         for number, planned in read.planned_bytes.items()
         if read.totals.read_by_shard.get(number, 0) < planned
     ]
-    return {"stopped": {"planned_bytes": sum(read.planned_bytes.values()), "not_read": unread}}
+    if not unread and not read.stopped:
+        return {}
+    told = {"planned_bytes": sum(read.planned_bytes.values()), "not_read": unread}
+    return {"stopped" if read.stopped else "unread": told}

@@ -20,6 +20,7 @@ from muster_agent.jobs.chunks import (
     read_shards,
 )
 from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.watched import watched
 from muster_agent.manifest import beside
 from muster_agent.manifest.compare import DIGEST_CHARACTERS, ObservedShard, compare, matches
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest, ShardDigest
@@ -100,11 +101,12 @@ def seal(
     began = time.monotonic()
     place = place_at(path, store)
     place.require()
-    shard_map = place.read()
+    control = control or JobControl()
+    shard_map = watched(place.path, place.read, control.check)
     refusal = _refusal(shard_map)
     if refusal:
         return _refused(refusal, began)
-    manifest, findings = _digest_all(place, shard_map, control or JobControl(), threads)
+    manifest, findings = _digest_all(place, shard_map, control, threads)
     if manifest is None:
         return _refused(findings, began)
     before = _seal_before(place)
@@ -145,7 +147,7 @@ def _digest_all(
     entries = [shard for shard in shard_map.shards if shard.size_bytes is not None]
     shards = place.stat_all([entry.path for entry in entries])
     tensors = trainable_tensors(shard_map)
-    checkers = _checkers(place, shard_map, shards)
+    checkers = watched(place.path, lambda: _checkers(place, shard_map, shards), control.check)
     consumer = SealConsumer([tensors.get(entry.path, []) for entry in entries], checkers)
     extents = extents_of(shards, None)
     totals = read_shards(

@@ -37,6 +37,8 @@ def prepare(params: ReloadParams, context: TaskContext) -> Run:
             body = prepared.run(context.control)
         except (CheckpointNotFound, ShardsNotFound) as error:
             raise TaskFailed("checkpoint_not_found", str(error)) from error
+        except RootUnreadable as error:
+            raise TaskFailed("storage_unreadable", f"{error}; {error.hint}") from error
         except (NotCold, NoRoom, NotShared, DeviceUnavailable) as error:
             raise TaskFailed("not_possible_here", str(error)) from error
         finally:
