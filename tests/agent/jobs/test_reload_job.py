@@ -259,14 +259,14 @@ def test_a_file_that_changes_under_the_reader_is_a_finding(
 ) -> None:
     if not with_manifest:
         (sealed / ".muster-manifest.json").unlink()
-    real = transports.open_posix
+    real = transports.PosixShard
 
-    def open_late(stated: transports.StatedShard, *, direct: bool) -> object:
-        if stated.path == SHARDS[1]:
-            (os.unlink if change == "vanish" else lambda path: os.truncate(path, 4_500_000))(stated.location)
-        return real(stated, direct=direct)
+    def open_late(location: str, *, direct: bool) -> object:
+        if location.endswith(SHARDS[1]):
+            (os.unlink if change == "vanish" else lambda path: os.truncate(path, 4_500_000))(location)
+        return real(location, direct=direct)
 
-    monkeypatch.setattr(transports, "open_posix", open_late)
+    monkeypatch.setattr(transports, "PosixShard", open_late)
     report = reload(str(sealed))
     assert report.verified is (False if with_manifest else None)
     expected = "shard_missing" if change == "vanish" else "shard_truncated"
