@@ -26,6 +26,10 @@ class Stored:
     restored: bool = False
     parts: int = 0
     """How many an upload had, by which the ETag is no MD5 of the object."""
+    sums: dict[str, str] = field(default_factory=dict)
+    """Headers that an answer to HEAD has where sums were asked for."""
+    part_sums: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    """(size, such headers) of each part."""
 
     @property
     def etag(self) -> str:
@@ -79,6 +83,16 @@ class Handler(BaseHTTPRequestHandler):
             self.list_objects(asked)
         else:
             self.get(key)
+
+    def do_HEAD(self) -> None:  # noqa: N802 - the name that the server looks for
+        url = urlsplit(self.path)
+        _, _, key = unquote(url.path).lstrip("/").partition("/")
+        number = parse_qs(url.query).get("partNumber")
+        one = self.store.objects[key]
+        size, sums = one.part_sums[int(number[0]) - 1] if number else (len(one.data), one.sums)
+        self.store.requests.append(f"head {key}")
+        headers = {"ETag": one.etag, "Content-Length": str(size), "x-amz-mp-parts-count": str(len(one.part_sums))}
+        self.answer(200, b"", {**headers, **(sums if self.headers.get("x-amz-checksum-mode") == "ENABLED" else {})})
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         return formatdate(self.store.now_unix_seconds or timestamp, usegmt=True)

@@ -105,7 +105,7 @@ def _check_unsealed(path: str, place: CheckpointPlace, store: ObjectStore | None
     message = f"{path} was never sealed: there is no {beside_path(place.path, place.files)}"
     if own.checked_bytes:
         part = f"{human_bytes(own.checked_bytes)} of {human_bytes(own.total_bytes)}"
-        message += f"; {part} agree with the check sums that its format carries"
+        message += f"; {part} agree with the check sums that its format or its bucket carries"
     raise CommandFailed(message, hint="`muster seal` records its digests", code=ExitCode.NOT_FOUND)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from muster_agent.formats.recorded import RecordedSum
 from muster_agent.storage.addresses import Networks
 
 
@@ -69,6 +70,11 @@ class ObjectStore(Protocol):
 
     def read(self, bucket: str, key: str, offset_bytes: int, length_bytes: int, etag: str) -> tuple[bytes, str]:
         """Exactly that range of the object, and its ETag. An empty `etag` stands for any."""
+        ...
+
+    def sums(self, bucket: str, key: str, etag: str) -> list[RecordedSum]:
+        """The check sums that the store keeps of the object with that ETag, or of its parts; nothing where it keeps
+        none that are known here."""
         ...
 
     def write(self, bucket: str, key: str, data: bytes, *, only_new: bool) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Protocol
 
 from muster_agent.formats import integrity, ocdbt_sums
@@ -69,7 +70,12 @@ class Crc32c:
         return f"{self._value:08x}"
 
 
-HASHERS: dict[str, Callable[[], Hasher]] = {"crc32": Crc32, "crc32c": Crc32c, "sha256": hashlib.sha256}
+HASHERS: dict[str, Callable[[], Hasher]] = {
+    "crc32": Crc32,
+    "crc32c": Crc32c,
+    "sha256": hashlib.sha256,
+    "sha1": partial(hashlib.sha1, usedforsecurity=False),
+}
 
 
 def recorded_sums(shard_map: ShardMap, open_shard: Open) -> dict[str, list[RecordedSum]]:

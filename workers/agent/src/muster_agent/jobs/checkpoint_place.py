@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -17,6 +18,7 @@ from muster_agent.formats.folder import POSIX
 from muster_agent.formats.names import family_folder
 from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.places import bucket_and_key, is_bucket, place_of
+from muster_agent.formats.recorded import RecordedSum
 from muster_agent.formats.root import RootUnreadable
 from muster_agent.formats.s3_tree import S3Tree
 from muster_agent.formats.tree import Opened
@@ -26,6 +28,8 @@ from muster_agent.storage.s3_answers import ObjectPin, bare
 from muster_agent.storage.s3_source import FIRST_WAIT_SECONDS, S3Reads
 from muster_agent.storage.s3_urls import NodeSigned
 from muster_agent.storage.small_files import POSIX_FILES, BucketFiles, SmallFiles
+
+_ASKERS = 8
 
 
 class CheckpointNotFound(Exception):
@@ -76,6 +80,10 @@ class CheckpointPlace(Protocol):
         """For a few small reads. Raises OSError."""
         ...
 
+    def stored_sums(self, shards: Sequence[StatedShard]) -> Mapping[str, Sequence[RecordedSum]]:
+        """By path, the check sums that the storage itself keeps since the shards were written. Raises nothing."""
+        ...
+
     def reads(self) -> AbstractContextManager[OpenShard]:
         """What it gives opens shards for the engine, around this node's page cache where there is one, and raises
         OSError; their reads are over when the block is left."""
@@ -111,6 +119,9 @@ class PosixPlace:
 
     def open_file(self, stated: StatedShard) -> Opened:
         return POSIX.open(stated.location)
+
+    def stored_sums(self, shards: Sequence[StatedShard]) -> Mapping[str, Sequence[RecordedSum]]:
+        return {}
 
     def reads(self) -> AbstractContextManager[OpenShard]:
         return contextlib.nullcontext(lambda stated: PosixShard(stated.location, direct=True))
@@ -170,6 +181,18 @@ class BucketPlace:
 
     def open_file(self, stated: StatedShard) -> Opened:
         return self.tree.open_seen(stated.location, stated.etag)
+
+    def stored_sums(self, shards: Sequence[StatedShard]) -> Mapping[str, Sequence[RecordedSum]]:
+        with ThreadPoolExecutor(_ASKERS, thread_name_prefix="muster-sums") as pool:
+            return dict(zip((one.path for one in shards), pool.map(self._sums, shards), strict=True))
+
+    def _sums(self, stated: StatedShard) -> Sequence[RecordedSum]:
+        if not stated.size_bytes:
+            return ()
+        try:
+            return self._store.sums(self.tree.bucket, bucket_and_key(stated.location)[1], stated.etag)
+        except OSError:
+            return ()
 
     @contextlib.contextmanager
     def reads(self) -> Iterator[OpenShard]:

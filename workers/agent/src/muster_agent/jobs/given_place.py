@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.places import bucket_and_key, place_of
+from muster_agent.formats.recorded import RecordedSum
 from muster_agent.formats.tree import Opened
 from muster_agent.jobs.checkpoint_place import OpenShard, StatedShard
 from muster_agent.protocol.wire import GivenObject
@@ -87,6 +88,10 @@ class GivenPlace:
     def open_file(self, stated: StatedShard) -> Opened:
         """See `CheckpointPlace`."""
         raise OSError(errno.EOPNOTSUPP, "its objects are only read as shards")
+
+    def stored_sums(self, shards: Sequence[StatedShard]) -> Mapping[str, Sequence[RecordedSum]]:
+        """See `CheckpointPlace`: the given URLs do not tell them."""
+        return {}
 
     def reads(self) -> AbstractContextManager[OpenShard]:
         """See `CheckpointPlace`."""

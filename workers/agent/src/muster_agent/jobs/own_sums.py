@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import msgspec
 
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.own_checks import SumChecker, recorded_sums
+from muster_agent.formats.recorded import RecordedSum
 from muster_agent.jobs.checkpoint_place import place_at
 from muster_agent.jobs.chunks import extents_of, read_failures, read_shards
 from muster_agent.jobs.control import JobControl
@@ -29,7 +31,8 @@ class OwnSums(msgspec.Struct, frozen=True, kw_only=True):
 def check_own_sums(
     path: str, *, control: JobControl | None = None, threads: int | None = None, store: ObjectStore | None = None
 ) -> OwnSums:
-    """Read every file of the checkpoint that has check sums of its format, around the page cache where that is allowed.
+    """Read every file of the checkpoint that has check sums, of its format or of the storage, around the page cache
+    where that is allowed.
     `store` is the client of a path in a bucket. Raises CheckpointNotFound, RootUnreadable and Cancelled."""
     began = time.monotonic()
     place = place_at(path, store)
@@ -37,7 +40,8 @@ def check_own_sums(
     shard_map = place.read()
     present = [shard for shard in shard_map.shards if shard.size_bytes is not None]
     stated = {one.path: one for one in place.stat_all([shard.path for shard in present])}
-    sums = recorded_sums(shard_map, lambda name: place.open_file(stated[name]))
+    sums: dict[str, Sequence[RecordedSum]] = {**recorded_sums(shard_map, lambda name: place.open_file(stated[name]))}
+    sums |= {path: stored for path, stored in place.stored_sums(list(stated.values())).items() if stored}
     shards = [stated[shard.path] for shard in present if sums.get(shard.path)]
     checkers = [SumChecker(shard.path, sums[shard.path]) for shard in shards]
     consumer = SealConsumer([[] for _ in shards], checkers)

@@ -165,10 +165,11 @@ def _digest_all(
 
 
 def _checkers(place: CheckpointPlace, shard_map: ShardMap, shards: Sequence[StatedShard]) -> list[SumChecker]:
-    """What the format itself recorded of each shard: sealing bytes that differ from it would bless damage."""
+    """What the format, or the storage, recorded of each shard: sealing bytes that differ would bless damage."""
     by_path = {stated.path: stated for stated in shards}
     sums = recorded_sums(shard_map, lambda path: place.open_file(by_path[path]))
-    return [SumChecker(stated.path, sums.get(stated.path, ())) for stated in shards]
+    stored = place.stored_sums(shards)
+    return [SumChecker(one.path, [*sums.get(one.path, ()), *stored.get(one.path, ())]) for one in shards]
 
 
 def _changes(place: CheckpointPlace, before: Sequence[StatedShard]) -> list[Finding]:

@@ -13,12 +13,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from muster_agent.formats.object_store import BucketMissing, BucketRefused, Listing, ObjectSeen, UploadSeen
+from muster_agent.formats.recorded import RecordedSum
 from muster_agent.formats.tree import ARCHIVED
 from muster_agent.protocol.stores import StoreAt
 from muster_agent.storage.addresses import VARIABLE, AddressRefused, Networks, allowed_networks
 from muster_agent.storage.s3_guard import judge_connections
 from muster_agent.storage.s3_listing import list_below, list_in_turn
 from muster_agent.storage.s3_pages import Page, page_of, take_raw, unix_ns
+from muster_agent.storage.s3_sums import Head, sums_of
 
 ATTEMPTS = 6
 FIRST_WAIT_SECONDS = 0.2
@@ -149,6 +151,15 @@ class S3Store:
             return data, answer.get("ETag", "")
 
         return self._tried(get)
+
+    def sums(self, bucket: str, key: str, etag: str) -> list[RecordedSum]:
+        """See `ObjectStore.sums`."""
+        asked = {"Bucket": bucket, "Key": key, "ChecksumMode": "ENABLED", **({"IfMatch": etag} if etag else {})}
+
+        def head(**more: Any) -> Head:
+            return self._tried(lambda: self._client.head_object(**asked, **more))
+
+        return sums_of(head(), lambda number: head(PartNumber=number))
 
     def write(self, bucket: str, key: str, data: bytes, *, only_new: bool) -> str:
         """See `ObjectStore.write`. The store compares the body with its MD5, which every store does, before it keeps
