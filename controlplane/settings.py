@@ -162,6 +162,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "TierKindEnum": "apps.storage.models.StorageTier.Kind",
         "DrillKindEnum": "apps.drills.models.DrillKind",
+        "AuditModeEnum": "apps.audits.models.Audit.Mode",
+        "AuditPolicyModeEnum": "apps.audits.models.AuditPolicy.Mode",
     },
 }
 

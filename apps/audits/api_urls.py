@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from rest_framework.routers import SimpleRouter
 
-from apps.audits.api import AuditViewSet
+from apps.audits import api
 
 router = SimpleRouter()
 router.trailing_slash = "/?"
-router.register("audits", AuditViewSet, "api-audit")
+router.register("audits", api.AuditViewSet, "api-audit")
+router.register("audit-policies", api.AuditPolicyViewSet, "api-audit-policy")
+router.register("audit-policies/(?P<policy>[a-z0-9_-]+)/rounds", api.AuditRoundViewSet, "api-audit-round")
 
 urlpatterns = router.urls

@@ -58,7 +58,7 @@ def of_seal(body: SealBody) -> Verdict:
 def of_verification(body: VerifyBody, sample_ratio: float) -> Verdict:
     """`verified` None means that not everything could be looked at, or that files were written again since the seal:
     that is neither good nor damaged."""
-    sampled = sample_ratio < 1 or body.checked_chunks < body.total_chunks
+    sampled = 0 < sample_ratio < 1 or 0 < body.checked_chunks < body.total_chunks
     damage = tuple(found for found in body.findings if found.severity is Severity.DAMAGE)
     if body.verified is False:
         outcome, reason = DAMAGED, _reason(damage or body.findings)

@@ -1,4 +1,4 @@
-"""Rows that every app may leave: state changes."""
+"""Rows that every app may leave: state changes, and how far work is; what plans and work in turns have in common."""
 
 from __future__ import annotations
 
@@ -56,3 +56,26 @@ class Occurrence(models.Model):
 
     class Meta:
         abstract = True
+
+
+class Sliced(models.Model):
+    """Work that some worker does in turns; `core.slices` keeps a second one out."""
+
+    next_attempt_at = models.DateTimeField(null=True)
+    lease_expires_at = models.DateTimeField(null=True)
+    lease_token = models.CharField(max_length=40, blank=True)
+    """Who holds the lease; one who finds another one there stops."""
+
+    class Meta:
+        abstract = True
+
+
+class WorkCursor(models.Model):
+    """How far work in turns is, compressed: the next turn, in whatever worker, goes on from there."""
+
+    owner_id = models.CharField(max_length=40, primary_key=True)
+    body = models.BinaryField()
+    saved_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"cursor of {self.owner_id}"

@@ -37,6 +37,8 @@ class Schedule(Generic[_P, _O]):
     occurrences: type[_O]
     in_the_way: Callable[[_P], str]
     start: Callable[[_P, _O], None]
+    plan_field: str = "plan"
+    """The occurrence's field that names the plan."""
 
     def fire_due(self, now: datetime) -> int:
         """Start what is due. Gives how many were started."""
@@ -85,7 +87,8 @@ class Schedule(Generic[_P, _O]):
 
     def _occurrence(self, plan: _P, moment: datetime, reason: str) -> tuple[_O, bool]:
         defaults = {"created_at": timezone.now(), "skipped_reason": reason}
-        return self.occurrences._default_manager.get_or_create(plan=plan, planned_at=moment, defaults=defaults)
+        key = {self.plan_field: plan, "planned_at": moment}
+        return self.occurrences._default_manager.get_or_create(**key, defaults=defaults)
 
     def _give_up(self, plan: _P, planned_at: datetime, problem: cron.BadSchedule) -> int:
         """The stored schedule cannot be read any more (a time zone that was removed, say): say so once and wait."""

@@ -17,7 +17,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from apps.accounts.models import RANK, ApiToken, Role, User
 from apps.alerts.models import Alert
-from apps.audits.models import Audit
+from apps.audits.models import Audit, AuditPolicy
 from apps.checkpoints.models import InventoryScan, SteplessCheckpoint
 from apps.drills.models import Drill, DrillPlan
 from apps.fleet import services as fleet
@@ -147,6 +147,14 @@ OPERATIONS: dict[str, Needs] = {
     "get_audit": VIEWER,
     "create_audit": Needs(OPERATOR, body=lambda ids: {"placement": ids["placement"], "mode": "seal"}),
     "cancel_audit": Needs(OPERATOR),
+    "get_audit_report": VIEWER,
+    "list_audit_policies": VIEWER,
+    "get_audit_policy": VIEWER,
+    "create_audit_policy": Needs(OPERATOR, body=lambda ids: {"cluster": ids["cluster"], "name": "p2"}),
+    "update_audit_policy": Needs(OPERATOR, body=lambda _ids: {"at_once": 2}),
+    "delete_audit_policy": Needs(OPERATOR),
+    "run_audit_policy": Needs(OPERATOR),
+    "list_audit_rounds": VIEWER,
     "list_drills": VIEWER,
     "get_drill": VIEWER,
     "list_drill_ranks": VIEWER,
@@ -233,6 +241,7 @@ def world() -> World:
         tier=tier, agent=agent, state="finished", requested_by="x", created_at=now, finished_at=now
     )
     audit = Audit.objects.create(placement=placement, mode="verify", requested_by="x", created_at=now)
+    audit_policy = AuditPolicy.objects.create(cluster=east, name="nightly", seed=1, created_by="x", created_at=now)
     cold = factories.tier(east, "nas", "/nas", speed_order=2)
     policy = RetentionPolicy.objects.create(
         cluster=east, name="keep", hot_tier=tier, cold_tier=cold, created_by="x", created_at=now
@@ -271,6 +280,7 @@ def world() -> World:
         "placement": placement.pk,
         "scan": scan.pk,
         "audit": audit.pk,
+        "audit-policie": audit_policy.pk,
         "cold-tier": cold.pk,
         "policie": policy.pk,
         "transfer": transfer.pk,

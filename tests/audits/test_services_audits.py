@@ -23,7 +23,7 @@ from muster_agent.manifest.sampling import Sample
 from muster_agent.protocol.wire import InventoryParams, SealBody, VerifyBody, VerifyParams
 
 from apps.accounts.models import ActivityEntry
-from apps.audits import services
+from apps.audits import services, taking
 from apps.audits.models import Audit
 from apps.checkpoints import resume
 from apps.checkpoints.manifests import load_manifest, store_manifest
@@ -62,7 +62,7 @@ def work(audit: Audit, *, write_beside: bool = False) -> Audit:
     """Do as an agent does: take the task's parameters, run the real job, report its answer."""
     task = tasks_of("audit", audit.pk).get()
     start(task)
-    services.advance(audit.pk)
+    taking.advance(audit.pk)
     if audit.mode == Audit.Mode.SEAL:
         body: Any = seal(task.params["path"], write_beside=write_beside)
     else:
@@ -70,7 +70,7 @@ def work(audit: Audit, *, write_beside: bool = False) -> Audit:
         body = verify(params.path, params.manifest, sample=Sample(params.sample_ratio, params.seed, params.turn))
     task.refresh_from_db()
     answer(task, body)
-    services.advance(audit.pk)
+    taking.advance(audit.pk)
     audit.refresh_from_db()
     return audit
 
@@ -270,7 +270,7 @@ def verification(placement: Placement, verified: bool | None = True, **fields: A
 
 def answered(audit: Audit, body: Any, **fields: Any) -> Audit:
     answer(tasks_of("audit", audit.pk).get(), body, **fields)
-    services.advance(audit.pk)
+    taking.advance(audit.pk)
     audit.refresh_from_db()
     return audit
 
@@ -289,7 +289,7 @@ def test_a_request_hands_the_manifest_to_an_agent_and_leaves_its_traces(placemen
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"mode": "polish"}, "seal, verify"),
+        ({"mode": "polish"}, "seal, verify, structure"),
         ({"mode": "verify", "sample_ratio": 0.0}, "above 0"),
         ({"mode": "verify", "sample_ratio": 1.5}, "at most 1"),
         ({"mode": "verify", "sample_ratio": float("nan")}, "above 0"),
@@ -334,7 +334,7 @@ def test_one_audit_of_a_kind_runs_at_a_time(placement: Placement) -> None:
 
 def test_an_answer_taken_in_twice_counts_once(placement: Placement) -> None:
     audit = answered(ask(placement, "verify"), verification(placement))
-    services.advance(audit.pk)
+    taking.advance(audit.pk)
     assert (TrustEvidence.objects.count(), audit.outcome, audit.next_attempt_at) == (1, "passed", None)
     assert tasks_of("audit", audit.pk).get().result is None
 
@@ -413,11 +413,11 @@ def test_cancelling_a_running_audit_waits_for_its_agent(placement: Placement) ->
 
 def test_the_sweeper_sees_unfinished_audits_whose_time_has_come(placement: Placement) -> None:
     audit = ask(placement, "verify")
-    assert services.due() == []
+    assert taking.due() == []
     Audit.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1))
-    assert services.due() == [audit.pk]
-    services.advance(audit.pk)
-    assert services.due() == []
+    assert taking.due() == [audit.pk]
+    taking.advance(audit.pk)
+    assert taking.due() == []
 
 
 def test_a_result_that_another_worker_kept_from_being_taken_is_still_there_later(
@@ -426,8 +426,8 @@ def test_a_result_that_another_worker_kept_from_being_taken_is_still_there_later
     audit = ask(placement, "verify")
     # The other worker notes progress between this one's reading of the row and its compare-and-set.
     with monkeypatch.context() as race:
-        race.setattr(services, "_finish", lambda *_args: False)
+        race.setattr(taking, "finish", lambda *_args, **_fields: False)
         answered(audit, verification(placement))
-    services.advance(audit.pk)
+    taking.advance(audit.pk)
     audit.refresh_from_db()
     assert (audit.state, audit.outcome) == ("finished", "passed")

@@ -14,7 +14,7 @@ from django.utils import timezone
 from apps.accounts.models import Role, User
 from apps.accounts.services import log_activity
 from apps.alerts.models import Alert
-from apps.audits.models import Audit
+from apps.audits.models import Audit, AuditPolicy, AuditRound
 from apps.checkpoints.models import (
     Checkpoint,
     Finding,
@@ -65,6 +65,8 @@ class Scene:
     plan: DrillPlan
     audit: Audit
     running_audit: Audit
+    audit_policy: AuditPolicy
+    sampled_audit: Audit
     alert: Alert
     scans: list[InventoryScan]
     policy: RetentionPolicy
@@ -121,6 +123,7 @@ def build() -> Scene:
     )
     plan = _plan(llama, reload, now)
     audit, running_audit = _audits(damaged, good, nodes[0], now)
+    audit_policy, sampled_audit = _audit_policy(east, good, nodes[0], now)
     alert = _alerts(east, damaged, failover, now)
     scans = _scans(nvme, nas, nodes[0], damaged, now)
     policy, transfers = _retention(east, nvme, nas, good, now)
@@ -157,6 +160,8 @@ def build() -> Scene:
         plan=plan,
         audit=audit,
         running_audit=running_audit,
+        audit_policy=audit_policy,
+        sampled_audit=sampled_audit,
         alert=alert,
         scans=scans,
         policy=policy,
@@ -234,6 +239,10 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "audits": "/audits/",
         "audit": f"/audits/{scene.audit.pk}/",
         "audit-running": f"/audits/{scene.running_audit.pk}/",
+        "audit-sampled": f"/audits/{scene.sampled_audit.pk}/",
+        "audit-print": f"/audits/{scene.sampled_audit.pk}/print/",
+        "audit-policies": "/audits/policies/",
+        "audit-policy": f"/audits/policies/{scene.audit_policy.pk}/",
         "alerts": "/alerts/",
         "analysis": "/analysis/",
         "analysis-groups": "/analysis/groups/",
@@ -259,6 +268,8 @@ def operator_pages_of(scene: Scene) -> dict[str, str]:
         "plan-delete": f"/plans/{scene.plan.pk}/delete/",
         "policy-create": "/policies/new/",
         "policy-delete": f"/policies/{scene.policy.pk}/delete/",
+        "audit-policy-create": "/audits/policies/new/",
+        "audit-policy-delete": f"/audits/policies/{scene.audit_policy.pk}/delete/",
     }
 
 
@@ -709,6 +720,34 @@ def _audits(damaged: Placement, good: Placement, node: Node, now: datetime) -> t
         started_at=now,
     )
     return found, running
+
+
+def _audit_policy(east: Cluster, good: Placement, node: Node, now: datetime) -> tuple[AuditPolicy, Audit]:
+    """A rotation at its third turn, and a round that could not run."""
+    policy = AuditPolicy.objects.create(
+        cluster=east, name="nightly-tenth", seed=7, cron="0 3 * * *", next_at=now + timedelta(hours=9),
+        created_by="olga", created_at=now - timedelta(days=9), max_bytes_per_second=200_000_000, skip_verified_days=7,
+    )  # fmt: skip
+    AuditRound.objects.create(
+        policy=policy, planned_at=now - timedelta(days=1), created_at=now, skipped_reason="Missed: nothing was running."
+    )
+    row = AuditRound.objects.create(
+        policy=policy, planned_at=now - timedelta(hours=15), created_at=now, audit_count=1,
+        left_out={"it is not sealed": 3, "it is in progress": 1},
+    )  # fmt: skip
+    audit = Audit.objects.create(
+        placement=good, agent=node.agent, round=row, mode="verify", sample_ratio=0.1, seed=7, turn=2, state="finished",
+        outcome="passed", reason="sampled: 103 of 1024 chunks were compared", checked_bytes=103 * 4_194_304,
+        checked_chunks=103, total_chunks=1024, seconds=2.2, requested_by="policy nightly-tenth",
+        created_at=now - timedelta(hours=15), started_at=now - timedelta(hours=15),
+        finished_at=now - timedelta(hours=15),
+        facts={
+            "ran_by": "agents", "node": node.name, "version": "0.1.0", "manifest_id": "ab" * 32, "origin": "storage",
+            "sealed_at": "2026-01-02T03:04:05Z", "root_xxh3_128": "cd" * 16, "read_xxh3_128": "ef" * 16,
+            "shard_chunks": {"64": 16},
+        },
+    )  # fmt: skip
+    return policy, audit
 
 
 def _alerts(east: Cluster, damaged: Placement, drill: Drill, now: datetime) -> Alert:

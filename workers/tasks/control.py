@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from apps.alerts import services as alerts
+from apps.audits import schedules as audit_schedules
 from apps.checkpoints import rescans, scan_pruning
 from apps.core.dispatch import wake_owner
 from apps.drills import schedules
@@ -27,6 +28,7 @@ def tick() -> None:
     schedules.fire_due()
     rescans.fire_due()
     policies.fire_due()
+    audit_schedules.fire_due()
 
 
 @shared_task(name="muster.control.sweep")

@@ -1,9 +1,10 @@
-"""Moving bytes between tiers that are mounted where the workers run."""
+"""Moving and reading bytes of tiers that are mounted where the workers run."""
 
 from __future__ import annotations
 
 from celery import shared_task
 
+from apps.audits import working
 from apps.transfers import moving
 
 
@@ -11,3 +12,9 @@ from apps.transfers import moving
 def move_slice(transfer_id: str) -> None:
     """At most half a minute of one transfer; the next slice is woken where it is not done."""
     moving.work(transfer_id)
+
+
+@shared_task(name="muster.move.audit_slice")
+def audit_slice(audit_id: str) -> None:
+    """At most half a minute of one audit; the next slice is woken where it is not done."""
+    working.work(audit_id)

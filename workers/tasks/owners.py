@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from apps.audits import services as audits
+from apps.audits import taking as audits
 from apps.checkpoints import scans
 from apps.drills import engine as drills
 from apps.storage import ceilings

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 
 from apps.accounts.models import Role
-from apps.audits import services
+from apps.audits import selectors, services
 from apps.audits.models import Audit
+from apps.audits.report import coverage_of, report, sentence_of
 from apps.checkpoints.models import Finding
 from apps.core.models import Transition
 from apps.dashboard import pages
@@ -19,19 +20,21 @@ from apps.dashboard.live import progress_of
 from apps.fleet.access import scoped
 from apps.fleet.models import AgentTask
 
-RELATED = ("placement__checkpoint__run__cluster", "placement__tier", "agent__node")
 CLUSTER = "placement__checkpoint__run__cluster"
 
 
 @pages.page
 def audit_list(request: HttpRequest) -> HttpResponse:
-    rows = Audit.objects.select_related(*RELATED)
+    rows = selectors.audits()
     mode = pages.chosen(request, "mode", Audit.Mode.values)
     outcome = pages.chosen(request, "outcome", Audit.Outcome.values)
     if mode:
         rows = rows.filter(mode=mode)
     if outcome:
         rows = rows.filter(outcome=outcome)
+    for name in ("policy", "round"):
+        if wanted := request.GET.get(name, "")[:40]:
+            rows = rows.filter(**{"round__policy" if name == "policy" else "round": wanted})
     if search := request.GET.get("q", "")[:200]:
         rows = rows.filter(placement__checkpoint__run__name__icontains=search)
     facets = [
@@ -60,8 +63,23 @@ def audit_live(request: HttpRequest, audit_id: str) -> HttpResponse:
     return render(request, "dashboard/parts/audit_live.html", _live_context(_audit(request, audit_id)))
 
 
+@pages.page
+def audit_print(request: HttpRequest, audit_id: str) -> HttpResponse:
+    """The evidence on paper."""
+    return render(request, "dashboard/audit_print.html", {"report": report(_audit(request, audit_id))})
+
+
+@pages.page
+def audit_export(request: HttpRequest, audit_id: str) -> HttpResponse:
+    """The evidence as a file."""
+    audit = _audit(request, audit_id)
+    answer = JsonResponse(report(audit), json_dumps_params={"indent": 2})
+    answer["Content-Disposition"] = f'attachment; filename="{audit.pk}.json"'
+    return answer
+
+
 def _audit(request: HttpRequest, audit_id: str) -> Audit:
-    audit: Audit = pages.find(request, Audit.objects.select_related(*RELATED), CLUSTER, audit_id)
+    audit: Audit = pages.find(request, selectors.audits(), CLUSTER, audit_id)
     return audit
 
 
@@ -80,6 +98,8 @@ def _live_context(audit: Audit) -> dict[str, Any]:
         "tasks": [] if finished else progress_of(tasks.defer("params", "result", "late_results")),
         "findings": list(findings),
         "events": list(events),
+        "coverage": coverage_of(audit),
+        "proves": sentence_of(audit),
         "rate": audit.checked_bytes / audit.seconds if audit.checked_bytes and audit.seconds else None,
     }
 

@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 
 from apps.accounts.models import Role
+from apps.audits.models import AuditPolicy
 from apps.checkpoints.models import TrainingRun
 from apps.core import cron
 from apps.core.errors import ApplicationError, Conflict, InvalidInput
@@ -161,10 +162,11 @@ def _names(tiers: list[StorageTier]) -> list[tuple[str, str]]:
 
 def _context(policy: RetentionPolicy) -> dict[str, Any]:
     rows = selectors.migrations().filter(policy=policy).order_by("-created_at")[:SHOWN_MIGRATIONS]
-    return {"policy": policy, "migrations": list(rows), "next_times": _next_times(policy)}
+    return {"policy": policy, "migrations": list(rows), "next_times": next_times_of(policy)}
 
 
-def _next_times(policy: RetentionPolicy) -> list[datetime]:
+def next_times_of(policy: RetentionPolicy | AuditPolicy) -> list[datetime]:
+    """When it runs next by its schedule."""
     if not policy.cron or not policy.enabled:
         return []
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import xxhash
@@ -24,6 +24,7 @@ from muster_agent.jobs.chunks import (
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.manifest.beside import SEAL_AGAIN
 from muster_agent.manifest.check import why_invalid
+from muster_agent.manifest.compare import DIGEST_CHARACTERS as _HEX
 from muster_agent.manifest.compare import ObservedShard, compare, verdict
 from muster_agent.manifest.model import Manifest
 from muster_agent.manifest.sampling import EVERYTHING, Sample, sample_chunks, sample_size
@@ -43,6 +44,7 @@ class SeenShard(msgspec.Struct, kw_only=True):
     mtime_ns: int
     etag: str = ""
     digests: dict[int, str] = msgspec.field(default_factory=dict)
+    """Of the chunks that were read; empty where it is the sealed one, so that little is to be kept."""
     observed: ObservedShard | None = None
     """Without the digests: set where it could not be looked at to begin with, and by a pass that ended."""
 
@@ -89,6 +91,7 @@ class Verification:
     ) -> None:
         sample_size(1, sample.ratio)
         self._place, self._manifest, self.cursor, self._sample = place, manifest, cursor, sample
+        self._sealed = {shard.path: shard.chunks_xxh3_64 for shard in manifest.shards}
         self._throttle, self._threads = Throttle(max_bytes_per_second), threads
 
     def read(self, control: JobControl) -> None:
@@ -126,7 +129,8 @@ class Verification:
     def _keep(self, digester: ChunkDigester, totals: ReadTotals | None) -> None:
         chunk_bytes = self._manifest.chunk_bytes
         for number, (shard, digests) in enumerate(zip(self.cursor.shards, digester.digests, strict=True)):
-            shard.digests.update(digests)
+            sealed = self._sealed[shard.path]
+            shard.digests.update((at, "" if sealed.startswith(one, at * _HEX) else one) for at, one in digests.items())
             if totals is not None:
                 shard.observed = shard.observed or observe(shard.stated, number, {}, totals)
             else:
@@ -151,11 +155,17 @@ class Verification:
             if extent.offset_bytes // chunk_bytes not in seen[extent.shard].digests:
                 yield extent
 
+    def _observed(self, shard: SeenShard) -> ObservedShard:
+        sealed = self._sealed[shard.path]
+        chunks = {at: one or sealed[at * _HEX : (at + 1) * _HEX] for at, one in shard.digests.items()}
+        before = shard.observed or ObservedShard(size_bytes=shard.size_bytes)
+        return msgspec.structs.replace(before, chunks=chunks)
+
     def result(self) -> VerifyBody:
         """What was found, once everything was read."""
         manifest, seen = self._manifest, self.cursor.shards
         shards = [one.stated for one in seen]
-        observed = {one.path: _observed(one) for one in seen}
+        observed = {one.path: self._observed(one) for one in seen}
         differences = tell_rewrites(self._place, manifest, shards, observed, compare(manifest, observed))
         findings = name_damaged_tensors(self._place, manifest, differences)
         return VerifyBody(
@@ -166,7 +176,7 @@ class Verification:
             seconds=self.cursor.seconds,
             fingerprint=fingerprint_of(shards),
             findings=findings,
-            read_xxh3_128=_digest_of(seen),
+            read_xxh3_128=_digest_of(observed),
         )
 
 
@@ -247,13 +257,9 @@ def _seen(stated: StatedShard) -> SeenShard:
     )
 
 
-def _observed(shard: SeenShard) -> ObservedShard:
-    before = shard.observed or ObservedShard(size_bytes=shard.size_bytes)
-    return msgspec.structs.replace(before, chunks=shard.digests)
-
-
-def _digest_of(shards: Sequence[SeenShard]) -> str:
+def _digest_of(observed: Mapping[str, ObservedShard]) -> str:
     hasher = xxhash.xxh3_128()
-    for shard in sorted(shards, key=lambda one: one.path):
-        hasher.update("".join(shard.digests[index] for index in sorted(shard.digests)).encode("ascii"))
+    for path in sorted(observed):
+        chunks = observed[path].chunks
+        hasher.update("".join(chunks[index] for index in sorted(chunks)).encode("ascii"))
     return hasher.hexdigest()
