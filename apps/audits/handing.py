@@ -22,7 +22,7 @@ from apps.core.wakeups import announce
 from apps.fleet import selectors as fleet
 from apps.fleet import tasks
 from apps.fleet.models import Agent, AgentTask
-from apps.transfers.reach import why_out_of_reach
+from apps.transfers.reach import workers_reach
 
 OWNER_KIND = "audit"
 SLICE = "muster.move.audit_slice"
@@ -54,8 +54,11 @@ def hand_out(audit: Audit) -> None:
     now = timezone.now()
     agent = agent_for(audit.placement) if audit.ran_by == RanBy.AGENTS else None
     if agent is None:
-        told = why_out_of_reach(audit.placement.path)
-        if told:
+        path = audit.placement.path
+        if not workers_reach(path):
+            told = (
+                f"Workers read checkpoints only below the places in MUSTER_WORKER_ROOTS, and {path} is in none of them."
+            )
             raise Conflict(told, code="out_of_reach")
     waiting = Audit.objects.filter(pk=audit.pk, handed_out_at=None, state=Audit.State.QUEUED)
     if waiting.update(agent=agent, handed_out_at=now, next_attempt_at=now + LOOK_AGAIN) != 1:

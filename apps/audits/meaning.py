@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from muster_agent.manifest.sampling import covered_chunks, detection_probability, turns_to_cover
 
+from apps.core.units import percent
+
 UNCHANGED = (
     "Check sums prove that stored bytes have not changed, not that the state was right: only a resumed step does."
 )
@@ -72,23 +74,16 @@ def sentence(mode: str, found: Coverage | None) -> str:
 def _sample_sentence(found: Coverage) -> str:
     text = (
         f"{found.read_chunks:,} of {found.total_chunks:,} chunks were read, chosen at random: if one chunk were "
-        f"damaged, this run would have met it with a probability of {_percent(found.one_chunk)}"
+        f"damaged, this run would have met it with a probability of {percent(found.one_chunk)}"
     )
     if found.shard_chunks > 1:
         text += (
             f"; if one shard of the {found.shard_count:,} were damaged throughout ({found.shard_chunks:,} chunks), "
-            f"with {_percent(found.one_shard)}"
+            f"with {percent(found.one_shard)}"
         )
     if found.turn:
         text += (
             f". This is turn {found.turn + 1} of a rotation of {found.turns}: the turns so far have read "
-            f"{_percent(found.covered_ratio)} of the chunks"
+            f"{percent(found.covered_ratio)} of the chunks"
         )
     return f"{text}."
-
-
-def _percent(ratio: float) -> str:
-    """Never rounded up to certainty."""
-    if ratio >= 1:
-        return "100 %"
-    return "above 99.9 %" if ratio > 0.999 else f"{ratio * 100:.1f} %"

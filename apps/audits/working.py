@@ -7,7 +7,7 @@ import time
 from django.utils import timezone
 from muster_agent.formats.root import RootUnreadable
 from muster_agent.jobs.checkpoint_place import CheckpointNotFound, place_at
-from muster_agent.jobs.copy_model import CopyTrouble
+from muster_agent.jobs.copy_trouble import CopyTrouble
 from muster_agent.jobs.structure import look
 from muster_agent.jobs.verify import Verification, VerifyCursor
 from muster_agent.manifest.sampling import Sample

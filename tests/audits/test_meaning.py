@@ -28,7 +28,7 @@ def test_the_turns_of_a_rotation_add_up() -> None:
 
 def test_certainty_is_said_only_where_every_byte_was_read() -> None:
     almost = coverage([10_000], 9_995, 0.9995, 0)
-    assert "above 99.9 %" in sentence("verify", almost)
+    assert ">99.9 %" in sentence("verify", almost)
     assert "Every byte was read again" in sentence("verify", coverage([5, 5], 10, 1.0, 0))
     assert "No data was read" in sentence("structure", coverage([5, 5], 0, 0.0, 0))
     assert coverage([], 0, 1.0, 0).read_ratio == 1.0

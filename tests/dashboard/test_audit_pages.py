@@ -45,7 +45,7 @@ def test_a_mistake_is_said_beside_its_field(scene: Scene, signed_in: SignIn) -> 
 def test_the_page_of_a_policy_tells_of_rounds_and_what_they_left_out(scene: Scene, signed_in: SignIn) -> None:
     html = signed_in("viewer").get(f"/audits/policies/{scene.audit_policy.pk}/").content.decode()
     assert "3: it is not sealed" in html and "Missed: nothing was running" in html and "Audit now" not in html
-    assert "10 % of the chunks, each time others" in html
+    assert "10.0 % of the chunks, each time others" in html
 
 
 def test_a_sample_says_what_it_proves_and_never_more(scene: Scene, signed_in: SignIn) -> None:
