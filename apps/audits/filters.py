@@ -5,7 +5,7 @@ from __future__ import annotations
 import django_filters.rest_framework as filters
 from django.db.models import Q, QuerySet
 
-from apps.audits.models import Audit, AuditPolicy
+from apps.audits.models import Audit, AuditPolicy, Repair
 from apps.checkpoints.filters import ChoiceInFilter
 
 
@@ -45,3 +45,17 @@ class AuditPolicyFilter(filters.FilterSet):  # type: ignore[misc]  # it ships no
 
     def of_run(self, rows: QuerySet[AuditPolicy], _name: str, value: str) -> QuerySet[AuditPolicy]:
         return rows.filter(Q(run_id=value) | Q(run__name=value))
+
+
+class RepairFilter(filters.FilterSet):  # type: ignore[misc]  # it ships no types
+    cluster = filters.CharFilter(method="of_cluster", label="Cluster id or name")
+    checkpoint = filters.CharFilter(field_name="placement__checkpoint_id", label="Checkpoint id")
+    placement = filters.CharFilter(field_name="placement_id", label="Placement id")
+    state = ChoiceInFilter(choices=Repair.State.choices, label="State")
+
+    class Meta:
+        model = Repair
+        fields: list[str] = []
+
+    def of_cluster(self, rows: QuerySet[Repair], _name: str, value: str) -> QuerySet[Repair]:
+        return rows.filter(Q(placement__tier__cluster_id=value) | Q(placement__tier__cluster__name=value))

@@ -153,3 +153,72 @@ class Audit(Sliced):
     @property
     def is_sample(self) -> bool:
         return self.mode == self.Mode.VERIFY and self.sample_ratio < 1
+
+
+class Repair(Sliced):
+    """Rewriting the bad chunks of one damaged copy from another one of the same checkpoint."""
+
+    class State(models.TextChoices):
+        SURVEYING = "surveying", "Surveying"
+        WRITING = "writing", "Writing"
+        PROVING = "proving", "Proving"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+        CANCELLED = "cancelled", "Cancelled"
+
+    id = IdField(prefix="rep")
+    placement = models.ForeignKey(Placement, on_delete=models.CASCADE, related_name="repairs")
+    source = models.ForeignKey(Placement, on_delete=models.SET_NULL, null=True, related_name="+")
+    audit = models.ForeignKey(Audit, on_delete=models.SET_NULL, null=True, related_name="repairs")
+    """Whose damage a policy has repaired; None where somebody asked for it."""
+    manifest = models.ForeignKey(Manifest, on_delete=models.SET_NULL, null=True, related_name="+")
+    """The seal that says what the bytes should be."""
+    state = models.CharField(max_length=16, choices=State, default=State.SURVEYING)
+    problem = models.TextField(blank=True)
+    problem_code = models.CharField(max_length=64, blank=True)
+    attempts = models.PositiveIntegerField(default=0)
+    file_count = models.PositiveIntegerField(null=True)
+    chunk_count = models.PositiveBigIntegerField(null=True)
+    """Files with damage and bad chunks in them; None until they were looked for."""
+    read_bytes = models.BigIntegerField(default=0)
+    written_bytes = models.BigIntegerField(default=0)
+    requested_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["placement"], condition=models.Q(finished_at=None), name="one_repair_of_a_copy"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="repair_newest"),
+            models.Index(fields=["next_attempt_at"], name="repair_due", condition=~models.Q(next_attempt_at=None)),
+        ]
+
+    def __str__(self) -> str:
+        return f"repair of {self.placement_id}"
+
+
+class StaleCheck(models.Model):
+    """Whether one sealed step holds the trained state of another step of its run; "not decidable" where tensors are not
+    known, or there is nothing to compare with."""
+
+    manifest = models.OneToOneField(Manifest, on_delete=models.CASCADE, related_name="stale_check")
+    compared_with = models.ForeignKey(Manifest, on_delete=models.SET_NULL, null=True, related_name="+")
+    verdict = models.CharField(max_length=16)
+    reason = models.TextField()
+    trained_xxh3_128 = models.CharField(max_length=32, blank=True, db_index=True)
+    """Over all trained tensors that are not frozen; empty where none is known."""
+    equal_bytes = models.BigIntegerField(default=0)
+    trained_bytes = models.BigIntegerField(default=0)
+    tensors = models.JSONField(default=list)
+    """The first names of those that are equal."""
+    frozen = models.JSONField(default=list)
+    """What was declared frozen then; where that has changed, it is compared again."""
+    checked_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.reason}"

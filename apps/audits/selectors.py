@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 
-from apps.audits.models import Audit, AuditPolicy, AuditRound
+from apps.audits.models import Audit, AuditPolicy, AuditRound, Repair
 
 SHOWN_ROUNDS = 20
 
@@ -18,6 +18,12 @@ def audits() -> QuerySet[Audit]:
         "placement__checkpoint__run__cluster", "placement__tier__cluster", "agent__node", "round__policy"
     )
     return rows.defer("facts")
+
+
+def repairs() -> QuerySet[Repair]:
+    return Repair.objects.select_related(
+        "placement__checkpoint__run__cluster", "placement__tier__cluster", "source__tier", "audit"
+    )
 
 
 def rounds(policy: AuditPolicy) -> list[AuditRound]:

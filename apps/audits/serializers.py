@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.audits.models import Audit, AuditPolicy, AuditRound
+from apps.audits.models import Audit, AuditPolicy, AuditRound, Repair
 from apps.core.serializers import StrictSerializer, WholeNumberField
 
 _MAX_RATE = 2**63 - 1
@@ -165,3 +165,33 @@ class AuditRoundSerializer(serializers.ModelSerializer[AuditRound]):
             "id", "planned_at", "audit_count", "left_out", "skipped_reason", "requested_by", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
+
+
+class RepairSerializer(serializers.ModelSerializer[Repair]):
+    """The rewriting of one damaged copy's bad chunks. `file_count` and `chunk_count` are null until they were found."""
+
+    checkpoint = serializers.CharField(source="placement.checkpoint_id")
+    run_name = serializers.CharField(source="placement.checkpoint.run.name")
+    step = serializers.IntegerField(source="placement.checkpoint.step")
+    path = serializers.CharField(source="placement.path")
+    source_path = serializers.CharField(source="source.path", default=None, allow_null=True)
+    state = serializers.CharField(help_text=", ".join(Repair.State.values))
+
+    class Meta:
+        model = Repair
+        fields = [
+            "id", "placement", "checkpoint", "run_name", "step", "path", "source", "source_path", "audit", "manifest",
+            "state", "problem", "problem_code", "attempts", "file_count", "chunk_count", "read_bytes", "written_bytes",
+            "requested_by", "created_at", "started_at", "finished_at", "next_attempt_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class CreateRepairSerializer(StrictSerializer):
+    placement = serializers.CharField(max_length=40, help_text="The damaged copy.")
+    from_placement = serializers.CharField(
+        max_length=40,
+        required=False,
+        allow_null=True,
+        help_text="The copy to repair from; absent: the fastest that is proven.",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 from muster_agent.protocol.wire import SealBody, VerifyBody
 
-from apps.audits import handing, outcomes
+from apps.audits import handing, outcomes, repairs
 from apps.audits.facts import by_whom, of_manifest
 from apps.audits.handing import LOOK_AGAIN, OWNER_KIND, UNFINISHED, finish
 from apps.audits.models import Audit, RanBy
@@ -26,6 +27,8 @@ from apps.core.wakeups import announce
 from apps.fleet import tasks
 from apps.fleet.models import AgentTask
 
+log = logging.getLogger(__name__)
+
 
 def due() -> list[str]:
     """Unfinished audits that nobody has looked at for a while."""
@@ -35,7 +38,9 @@ def due() -> list[str]:
 
 def advance(audit_id: str) -> None:
     """Look at an audit's task and do what is due. Calling it twice, or from two workers, changes nothing."""
-    rows = Audit.objects.select_related("placement__checkpoint", "agent__node", "manifest").defer("manifest__body")
+    rows = Audit.objects.select_related(
+        "placement__checkpoint", "placement__manifest", "agent__node", "manifest", "round__policy"
+    ).defer("manifest__body", "placement__manifest__body")
     audit = rows.filter(pk=audit_id, state__in=UNFINISHED).first()
     if audit is None:
         return
@@ -168,3 +173,13 @@ def _damage(audit: Audit, verdict: Verdict, fingerprint: str) -> None:
         source_id=audit.pk,
         fingerprint=fingerprint,
     )
+    if audit.round is not None and audit.round.policy.repairs:
+        _repair(audit)
+
+
+def _repair(audit: Audit) -> None:
+    """Where the policy says so and another copy is good enough; else the alert stands until somebody acts."""
+    try:
+        repairs.request_repair(placement=audit.placement, audit=audit, actor=audit.requested_by)
+    except ApplicationError as problem:
+        log.warning("what audit %s found is not repaired: %s", audit.pk, problem.detail)

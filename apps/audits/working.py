@@ -27,7 +27,7 @@ from apps.core.wakeups import announce
 from apps.transfers.reach import why_led_out
 from apps.transfers.stores import store_for
 
-_RELATED = ("placement__tier__cluster", "placement__checkpoint", "manifest", "round__policy")
+_RELATED = ("placement__tier__cluster", "placement__checkpoint", "placement__manifest", "manifest", "round__policy")
 
 
 def work(audit_id: str) -> None:

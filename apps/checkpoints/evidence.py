@@ -17,7 +17,8 @@ from apps.checkpoints.models import Finding, Placement, TrustEvidence
 from apps.checkpoints.trust import effective_status, highest_rung
 from apps.core.transitions import transition
 
-SCAN = "scan"
+SCAN, STALE = "scan", "stale"
+"""What a listing shows, and what was found by comparing seals: reading the bytes again neither proves nor clears it."""
 
 
 @transaction.atomic
@@ -121,7 +122,7 @@ def open_damage(placement_id: str) -> QuerySet[Finding]:
     return Finding.objects.filter(OPEN_DAMAGE, placement=placement_id)
 
 
-OPEN_DAMAGE = Q(resolved_at=None, severity=Finding.Severity.DAMAGE) & ~Q(source_kind=SCAN)
+OPEN_DAMAGE = Q(resolved_at=None, severity=Finding.Severity.DAMAGE) & ~Q(source_kind__in=(SCAN, STALE))
 
 
 def _lock(placement: Placement) -> None:

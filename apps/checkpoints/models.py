@@ -23,6 +23,8 @@ class TrainingRun(models.Model):
     rto_objective_seconds = models.FloatField(null=True, blank=True)
     rpo_objective_seconds = models.FloatField(null=True, blank=True)
     gpu_count = models.PositiveIntegerField(null=True, blank=True)
+    frozen_tensors = models.JSONField(default=list, blank=True)
+    """Patterns of names (`visual.*`) that training leaves as they are: that two steps share them is no stale save."""
     created_at = models.DateTimeField()
     archived_at = models.DateTimeField(null=True, blank=True)
 

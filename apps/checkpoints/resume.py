@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from django.db.models import F, Window
+from django.db.models import F, Q, Window
 from django.db.models.functions import DenseRank
 from django.utils import timezone
 from muster_agent.decide.frameworks import governing
@@ -18,7 +18,7 @@ from muster_agent.decide.model import Candidate, Pointer, ResumeDecision, Resume
 from muster_agent.decide.resume import decide
 from muster_agent.protocol.trust import Trust
 
-from apps.checkpoints.evidence import SCAN
+from apps.checkpoints.evidence import SCAN, STALE
 from apps.checkpoints.models import Finding, Placement, RunPointer, TrainingRun
 
 SOURCE = "server"
@@ -181,10 +181,12 @@ def _load(run_ids: Sequence[str], newest_steps: int | None) -> dict[str, RunStat
 
 def _open_damage(rows: Sequence[Placement]) -> dict[str, list[Finding]]:
     explained = [row.pk for row in rows if row.damaged_at is not None or row.status in _EXPLAINED]
-    if not explained:
+    sealed = [row.pk for row in rows if row.manifest_id is not None]
+    if not explained and not sealed:
         return {}
     found: dict[str, list[Finding]] = defaultdict(list)
-    damage = Finding.objects.filter(placement__in=explained, resolved_at=None, severity=Finding.Severity.DAMAGE)
+    which = Q(placement__in=explained) | Q(placement__in=sealed, source_kind=STALE)
+    damage = Finding.objects.filter(which, resolved_at=None, severity=Finding.Severity.DAMAGE)
     for finding in damage.order_by("found_at", "pk"):
         found[finding.placement_id].append(finding)
     return found

@@ -17,7 +17,7 @@ from apps.fleet.models import Cluster
 
 MAX_NAME_CHARACTERS = 255
 _OBJECTIVES = ("rto_objective_seconds", "rpo_objective_seconds")
-_CHANGEABLE = frozenset({*_OBJECTIVES, "gpu_count", "archived"})
+_CHANGEABLE = frozenset({*_OBJECTIVES, "gpu_count", "archived", "frozen_tensors"})
 _MAX_GPU_COUNT = 2**31 - 1
 
 
@@ -75,7 +75,8 @@ def find_run(request: Any, name_or_id: str) -> TrainingRun:
 
 @transaction.atomic
 def update_run(*, run: TrainingRun, actor: str, **changes: Any) -> TrainingRun:
-    """Set objectives (seconds, or None for none), the GPU count, or `archived`. Raises InvalidInput."""
+    """Set objectives (seconds, or None for none), the GPU count, `archived`, or patterns of frozen tensors. Raises
+    InvalidInput."""
     unknown = changes.keys() - _CHANGEABLE
     if unknown:
         raise InvalidInput(f"A run has no changeable field {sorted(unknown)[0]!r}.", pointer=f"/{sorted(unknown)[0]}")
@@ -95,6 +96,9 @@ def _check(changes: dict[str, Any]) -> None:
         value = changes.get(field)
         if value is not None and not (math.isfinite(value) and 0 < value <= 10 * 365 * 86400):
             raise InvalidInput("Use seconds above 0 and at most ten years, or null for none.", pointer=f"/{field}")
+    frozen = changes.get("frozen_tensors", [])
+    if not all(isinstance(one, str) and 0 < len(one) <= 200 for one in frozen) or len(frozen) > 50:
+        raise InvalidInput("Give at most 50 patterns of tensor names, such as visual.*.", pointer="/frozen_tensors")
     gpu_count = changes.get("gpu_count")
     if gpu_count is not None and not 0 < gpu_count <= _MAX_GPU_COUNT:
         raise InvalidInput("Use a whole number of at least 1, or null.", pointer="/gpu_count")

@@ -30,12 +30,13 @@ from apps.core.units import seconds_of
 
 class RunSerializer(serializers.ModelSerializer[TrainingRun]):
     cluster_name = serializers.CharField(source="cluster.name", read_only=True)
+    frozen_tensors = serializers.ListField(child=serializers.CharField(), read_only=True)
 
     class Meta:
         model = TrainingRun
         fields = [
             "id", "cluster", "cluster_name", "name", "rto_objective_seconds", "rpo_objective_seconds", "gpu_count",
-            "created_at", "archived_at",
+            "frozen_tensors", "created_at", "archived_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -45,6 +46,12 @@ class UpdateRunSerializer(StrictSerializer):
     rpo_objective_seconds = serializers.FloatField(required=False, allow_null=True)
     gpu_count = WholeNumberField(required=False, allow_null=True, min_value=1, max_value=2**31 - 1)
     archived = serializers.BooleanField(required=False)
+    frozen_tensors = serializers.ListField(
+        child=serializers.CharField(max_length=200),
+        required=False,
+        max_length=50,
+        help_text="Patterns (visual.*) of tensors that training leaves as they are: no stale save.",
+    )
 
 
 class AttemptSerializer(serializers.ModelSerializer[RunAttempt]):

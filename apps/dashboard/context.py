@@ -42,6 +42,8 @@ SECTIONS = {
     "node": "nodes",
     "audit": "audits",
     "audit-print": "audits",
+    "repair": "checkpoints",
+    "repair-start": "checkpoints",
     "audit-policies": "audits",
     "audit-policy": "audits",
     "audit-policy-create": "audits",

@@ -74,6 +74,14 @@ LOOKS: dict[str, dict[str, Look]] = {
         "failed": Look("bad", "failed"),
         "cancelled": Look("none", "cancelled"),
     },
+    "repair": {
+        "surveying": Look("info", "surveying", running=True),
+        "writing": Look("info", "writing", running=True),
+        "proving": Look("info", "proving", running=True),
+        "done": Look("ok", "done"),
+        "failed": Look("bad", "failed"),
+        "cancelled": Look("none", "cancelled"),
+    },
     "scan": {
         "queued": Look("none", "queued"),
         "running": Look("info", "running", running=True),

@@ -17,7 +17,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from apps.accounts.models import RANK, ApiToken, Role, User
 from apps.alerts.models import Alert
-from apps.audits.models import Audit, AuditPolicy
+from apps.audits.models import Audit, AuditPolicy, Repair
 from apps.checkpoints.models import InventoryScan, SteplessCheckpoint
 from apps.drills.models import Drill, DrillPlan
 from apps.fleet import services as fleet
@@ -155,6 +155,10 @@ OPERATIONS: dict[str, Needs] = {
     "delete_audit_policy": Needs(OPERATOR),
     "run_audit_policy": Needs(OPERATOR),
     "list_audit_rounds": VIEWER,
+    "list_repairs": VIEWER,
+    "get_repair": VIEWER,
+    "create_repair": Needs(OPERATOR, body=lambda ids: {"placement": ids["placement"]}),
+    "cancel_repair": Needs(OPERATOR),
     "list_drills": VIEWER,
     "get_drill": VIEWER,
     "list_drill_ranks": VIEWER,
@@ -241,6 +245,7 @@ def world() -> World:
         tier=tier, agent=agent, state="finished", requested_by="x", created_at=now, finished_at=now
     )
     audit = Audit.objects.create(placement=placement, mode="verify", requested_by="x", created_at=now)
+    repair = Repair.objects.create(placement=placement, requested_by="x", created_at=now)
     audit_policy = AuditPolicy.objects.create(cluster=east, name="nightly", seed=1, created_by="x", created_at=now)
     cold = factories.tier(east, "nas", "/nas", speed_order=2)
     policy = RetentionPolicy.objects.create(
@@ -281,6 +286,7 @@ def world() -> World:
         "scan": scan.pk,
         "audit": audit.pk,
         "audit-policie": audit_policy.pk,
+        "repair": repair.pk,
         "cold-tier": cold.pk,
         "policie": policy.pk,
         "transfer": transfer.pk,

@@ -17,6 +17,8 @@ SAME = {
     "dashboard/audit_policy_form.html": {"create_audit_policy"},
     "dashboard/audit_policy.html": {"update_audit_policy"},
     "dashboard/audit_policy_delete.html": {"delete_audit_policy"},
+    "dashboard/repair_start.html": {"create_repair"},
+    "repair-cancel": {"cancel_repair"},
     "audit-policy-run": {"run_audit_policy"},
     "drill-start": {"create_drill"},
     "dashboard/drill_start.html": {"create_drill"},

@@ -6,6 +6,7 @@ from celery import shared_task
 
 from apps.alerts import services as alerts
 from apps.audits import schedules as audit_schedules
+from apps.audits import stale
 from apps.checkpoints import rescans, scan_pruning
 from apps.core.dispatch import wake_owner
 from apps.drills import schedules
@@ -44,6 +45,7 @@ def sweep() -> None:
     ceilings.request_overdue()
     policies.fire_on_complete()
     scan_pruning.prune()
+    stale.compare_due()
     recovery.follow_runs()
     alerts.evaluate()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from apps.audits import working
+from apps.audits import repairing, working
 from apps.transfers import moving
 
 
@@ -18,3 +18,9 @@ def move_slice(transfer_id: str) -> None:
 def audit_slice(audit_id: str) -> None:
     """At most half a minute of one audit; the next slice is woken where it is not done."""
     working.work(audit_id)
+
+
+@shared_task(name="muster.move.repair_slice")
+def repair_slice(repair_id: str) -> None:
+    """At most half a minute of one repair; the next slice is woken where it is not done."""
+    repairing.work(repair_id)

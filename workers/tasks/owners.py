@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from apps.audits import repairs
 from apps.audits import taking as audits
 from apps.checkpoints import scans
 from apps.drills import engine as drills
@@ -14,6 +15,7 @@ ADVANCE: dict[str, Callable[[str], None]] = {
     "scan": scans.advance,
     "transfer": transfers.advance,
     "audit": audits.advance,
+    "repair": repairs.advance,
     "drill": drills.advance,
     "ceiling": ceilings.advance,
 }
@@ -23,6 +25,7 @@ DUE: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("scan", scans.due),
     ("transfer", transfers.due),
     ("audit", audits.due),
+    ("repair", repairs.due),
     ("drill", drills.due),
     ("ceiling", ceilings.due),
 )

@@ -386,6 +386,7 @@ class Migration(migrations.Migration):
                 ("rto_objective_seconds", models.FloatField(blank=True, null=True)),
                 ("rpo_objective_seconds", models.FloatField(blank=True, null=True)),
                 ("gpu_count", models.PositiveIntegerField(blank=True, null=True)),
+                ("frozen_tensors", models.JSONField(blank=True, default=list)),
                 ("created_at", models.DateTimeField()),
                 ("archived_at", models.DateTimeField(blank=True, null=True)),
                 (

@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 
 from apps.accounts.models import Role
 from apps.audits import services as audits
-from apps.audits.models import Audit
+from apps.audits.models import Audit, StaleCheck
 from apps.checkpoints.explanations import roles_of
 from apps.checkpoints.models import Checkpoint, Placement, SteplessCheckpoint, TrainingRun
 from apps.core.errors import InvalidInput
@@ -78,6 +78,10 @@ def checkpoint_detail(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
         "evidence": evidence,
         "explanations": {copy.pk: rows_of.explained(copy, findings, evidence) for copy in copies},
         "roles": roles,
+        "stale": StaleCheck.objects.filter(manifest__in=[copy.manifest_id for copy in copies if copy.manifest_id])
+        .select_related("compared_with__checkpoint")
+        .defer("compared_with__body")
+        .first(),
         "audits": list(
             Audit.objects.filter(placement__in=copies).select_related("placement__tier").order_by("-created_at")[:8]
         ),

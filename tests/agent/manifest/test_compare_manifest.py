@@ -145,7 +145,27 @@ def test_a_frozen_layer_alone_is_no_stale_save() -> None:
     older = (tensor("frozen", 0, 100), tensor("m", 100, 200))
     newer = (tensor("frozen", 0, 100), tensor("m", 100, 200, flipped(150)))
     changed = compare_steps(sealed(1, tensors=older), sealed(2, tensors=newer))
-    assert (changed.verdict, changed.reason) == (StaleVerdict.CHANGED, "1 of 2 tensors changed")
+    assert changed.verdict == StaleVerdict.CHANGED and changed.reason.startswith(
+        "1 of 2 tensors changed; 1 of 2 trained"
+    )
+    assert (changed.equal_bytes, changed.trained_bytes) == (
+        older[0].length_bytes,
+        sum(one.length_bytes for one in older),
+    )
+
+
+def test_a_file_whose_tensors_are_all_old_is_a_partly_stale_save_unless_declared_frozen() -> None:
+    other = msgspec.structs.replace(tensor("visual.w", 0, 100), shard="b")
+    older = (tensor("w", 0, 100), other)
+    newer = (tensor("w", 0, 100, flipped(50)), other)
+    partly = compare_steps(sealed(1, tensors=older), sealed(2, tensors=newer))
+    assert partly.verdict == StaleVerdict.PARTLY and partly.finding is not None
+    assert (partly.finding.severity, partly.finding.path) == ("warning", "b") and "declare them" in partly.finding.cure
+    declared = compare_steps(sealed(1, tensors=older), sealed(2, tensors=newer), ["visual.*"])
+    assert (declared.verdict, declared.equal_bytes) == (StaleVerdict.CHANGED, 0)
+    assert (
+        compare_steps(sealed(1, tensors=older), sealed(2, tensors=newer), ["*"]).verdict == StaleVerdict.NOT_DECIDABLE
+    )
 
 
 def test_a_stale_save_is_seen_although_the_tensors_moved_in_the_file() -> None:

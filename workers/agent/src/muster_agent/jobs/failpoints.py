@@ -24,6 +24,16 @@ POINTS = (
     "retire.recorded",
 )
 """In the order in which a move passes them."""
+REPAIR_POINTS = (
+    "repair.surveyed",
+    "repair.noted",
+    "repair.half",
+    "repair.written",
+    "repair.settled",
+    "repair.proven",
+    "repair.recorded",
+)
+"""In the order in which a repair passes them."""
 
 
 def failpoint(name: str) -> None:

@@ -56,6 +56,21 @@ class S3Writer(S3Store):
         etag = self._tried(lambda: str(self._client.upload_part(Body=body, **asked)["ETag"]))
         return md5.hexdigest(), etag.strip('"')
 
+    def copy_part(self, bucket: str, upload: Upload, number: int, begin: int, end: int, etag: str) -> str:
+        """Have the store make part `number` of bytes [begin, end) of the object that has the upload's key now, which
+        must be the one with that ETag; gives the part's ETag."""
+        asked = {
+            "Bucket": bucket,
+            "Key": upload.key,
+            "UploadId": upload.upload_id,
+            "PartNumber": number,
+            "CopySource": {"Bucket": bucket, "Key": upload.key},
+            "CopySourceRange": f"bytes={begin}-{end - 1}",
+            "CopySourceIfMatch": etag,
+        }
+        made = self._tried(lambda: str(self._client.upload_part_copy(**asked)["CopyPartResult"]["ETag"]))
+        return made.strip('"')
+
     def complete(self, bucket: str, upload: Upload, etags: Mapping[int, str]) -> str:
         """Make the object of its parts; its ETag. FileNotFoundError where there is no such upload (any more)."""
         parts = [{"PartNumber": number, "ETag": f'"{etags[number]}"'} for number in sorted(etags)]
