@@ -88,11 +88,12 @@ def agent_for(placement: Placement) -> Agent:
 def _order(audit: Audit) -> tuple[TaskKind, msgspec.Struct]:
     placement = audit.placement
     if audit.mode == Audit.Mode.SEAL:
-        return TaskKind.SEAL, SealParams(path=placement.path)
+        return TaskKind.SEAL, SealParams(path=placement.path, store=placement.tier.store)
     if audit.manifest is None and audit.mode != Audit.Mode.STRUCTURE:
         raise InvalidInput("There is no seal to compare with yet; seal this placement first.", code="not_sealed")
     return TaskKind.VERIFY, VerifyParams(
         path=placement.path,
+        store=placement.tier.store,
         manifest=None if audit.manifest is None else load_manifest(audit.manifest),
         sample_ratio=audit.sample_ratio,
         seed=audit.seed,

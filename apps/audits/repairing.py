@@ -96,7 +96,7 @@ class Work:
                 raise CopyTrouble("out_of_reach", told)
         self.repair = repair
         self.cursor = slices.load_cursor(repair.pk, RepairCursor)
-        manifest, store = load_manifest(repair.manifest), store_for(placement.path)
+        manifest, store = load_manifest(repair.manifest), store_for(placement.path, placement.tier.store)
         place = _place(placement)
         good = GoodCopy(_place(source), manifest, None)
         in_bucket = store is not None and isinstance(place, BucketPlace)
@@ -137,8 +137,8 @@ class Work:
     def prove(self, control: JobControl) -> None:
         began_at = timezone.now()
         body = self._job.prove(control)
-        path = self.repair.placement.path
-        shard_map = require_whole(path, store_for(path))
+        placement = self.repair.placement
+        shard_map = require_whole(placement.path, store_for(placement.path, placement.tier.store))
         self._record(body, shard_map, self.cursor.manifest, began_at)
         failpoint("repair.recorded")
 
@@ -176,7 +176,7 @@ _STEPS: dict[str, Callable[[Work, JobControl], None]] = {
 
 
 def _place(copy: Placement) -> CheckpointPlace:
-    place = place_at(copy.path, store_for(copy.path))
+    place = place_at(copy.path, store_for(copy.path, copy.tier.store))
     place.require()
     return place
 

@@ -68,7 +68,8 @@ def _advice(error: Exception) -> str:
 
 def _read(audit: Audit) -> VerifyBody | None:
     """What was found; None where the time of the turn is over, or nobody wants it any more."""
-    path, store = audit.placement.path, store_for(audit.placement.path)
+    path = audit.placement.path
+    store = store_for(path, audit.placement.tier.store)
     manifest = None if audit.manifest is None else load_manifest(audit.manifest)
     if audit.mode == Audit.Mode.STRUCTURE or manifest is None:
         return look(path, manifest, store=store)

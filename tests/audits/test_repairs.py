@@ -196,7 +196,7 @@ def rotten_object(tiers: Tiers, server: S3Server) -> tuple[Placement, str, bytes
 def _seal_as_it_is_dated(copy: Placement) -> None:
     """An object cannot be made to rot under its time here, so the seal gets the time of the rotten one."""
     assert copy.manifest is not None
-    sealed, place = load_manifest(copy.manifest), place_at(copy.path, stores.store_for(copy.path))
+    sealed, place = load_manifest(copy.manifest), place_at(copy.path, stores.store_for(copy.path, copy.tier.store))
     times = {one.path: one.mtime_ns for one in place.stat_all([shard.path for shard in sealed.shards])}
     shards = tuple(msgspec.structs.replace(shard, mtime_ns=times[shard.path]) for shard in sealed.shards)
     renewed = store_manifest(checkpoint=copy.checkpoint, manifest=msgspec.structs.replace(sealed, shards=shards))
@@ -213,7 +213,7 @@ def test_a_rotten_object_is_made_anew_of_its_good_ranges_and_good_chunks(
     assert s3_server.get(key) == good and repair.written_bytes == 8 * 1024 * 1024
     assert bucket_tiers.placement(20, bucket_tiers.cold).trust == "verified"
     bucket, prefix = bucket_and_prefix(s3_server.place)
-    store = stores.store_for(s3_server.place)
+    store = stores.store_for(s3_server.place, copy.tier.store)
     assert store is not None and store.unfinished(bucket, prefix) == []
 
 
@@ -232,5 +232,5 @@ def test_a_worker_killed_over_an_object_leaves_the_old_or_the_good_one_and_no_pa
     assert drive(repair).state == "done", repair.problem
     assert s3_server.get(key) == good
     bucket, prefix = bucket_and_prefix(s3_server.place)
-    store = stores.store_for(s3_server.place)
+    store = stores.store_for(s3_server.place, copy.tier.store)
     assert store is not None and store.unfinished(bucket, prefix) == []

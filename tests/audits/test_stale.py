@@ -62,7 +62,6 @@ def test_what_is_declared_frozen_counts_for_nothing_and_is_compared_again(tiers:
 
 def test_a_verification_does_not_clear_it_and_a_new_seal_does(tiers: Tiers) -> None:
 
-
     save(tiers, 10, 1)
     save(tiers, 20, 1)
     compared()
