@@ -10,4 +10,4 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
 app = Celery("muster")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.conf.imports = ("workers.tasks.control", "workers.tasks.move", "workers.tasks.owners", "workers.tasks.scan")
+app.conf.imports = tuple(f"workers.tasks.{name}" for name in ("control", "move", "notify", "owners", "scan"))

@@ -200,7 +200,19 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE = {
     "tick": {"task": "muster.control.tick", "schedule": 1.0, "options": {"expires": 5}},
     "sweep": {"task": "muster.control.sweep", "schedule": 10.0, "options": {"expires": 20}},
+    "dead_man": {"task": "muster.notify.dead_man", "schedule": 60.0, "options": {"expires": 50}},
+    **{
+        f"pulse_{queue}": {
+            "task": "muster.control.pulse",
+            "schedule": 15.0,
+            "args": (queue,),
+            "options": {"queue": queue, "expires": 60},
+        }
+        for queue in ("control", "scan", "move", "notify")
+    },
 }
+
+DEAD_MAN_URL = env.secret("MUSTER_DEAD_MAN_URL", "")
 
 # -- agents ------------------------------------------------------------------------------------------------------------
 AGENT_POLL_SECONDS = env.integer("MUSTER_AGENT_POLL_SECONDS", 50, minimum=1)

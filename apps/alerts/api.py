@@ -8,12 +8,13 @@ from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from apps.accounts.models import Role
-from apps.alerts import services
+from apps.alerts import own_health, services
 from apps.alerts.filters import AlertFilter
 from apps.alerts.models import Alert
-from apps.alerts.serializers import AlertSerializer
+from apps.alerts.serializers import AlertSerializer, HealthSerializer
 from apps.fleet.rest import ReadViewSet
 
 
@@ -41,3 +42,15 @@ class AlertViewSet(ReadViewSet):
         alert = self.get_object()
         self.authorize(alert.cluster_id)
         return Response(AlertSerializer(services.acknowledge(alert=alert, actor=self.actor)).data)
+
+
+class HealthView(APIView):
+    """Muster's own health."""
+
+    @extend_schema(
+        operation_id="get_health", summary="Whether Muster itself is watching, part by part", responses=HealthSerializer
+    )
+    def get(self, request: Request) -> Response:
+        parts = own_health.parts()
+        watching = all(part.is_well for part in parts)
+        return Response(HealthSerializer({"watching": watching, "parts": parts}).data)

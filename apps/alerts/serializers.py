@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from apps.alerts.models import Alert
@@ -21,3 +23,22 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
             "acknowledged_at", "acknowledged_by", "resolved_at",
         ]  # fmt: skip
         read_only_fields = fields
+
+
+class PartSerializer(serializers.Serializer[Any]):
+    """One part of Muster. `age_seconds` since its last sign of life, or how long its oldest work has been due; null
+    where it never gave one, or does not answer."""
+
+    name = serializers.CharField()
+    does = serializers.CharField()
+    is_well = serializers.BooleanField()
+    age_seconds = serializers.FloatField(allow_null=True)
+    limit_seconds = serializers.FloatField()
+    cure = serializers.CharField(allow_blank=True)
+
+
+class HealthSerializer(serializers.Serializer[Any]):
+    """`watching` is false when any part stands still: then no alert means nothing."""
+
+    watching = serializers.BooleanField()
+    parts = PartSerializer(many=True)

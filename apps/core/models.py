@@ -79,3 +79,13 @@ class WorkCursor(models.Model):
 
     def __str__(self) -> str:
         return f"cursor of {self.owner_id}"
+
+
+class Heartbeat(models.Model):
+    """When one of Muster's own parts last did its work: what tells a quiet Muster from a blind one."""
+
+    part = models.CharField(max_length=32, primary_key=True)
+    beat_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.part} at {self.beat_at}"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Count, Subquery
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
 from apps.accounts.access import global_role
 from apps.accounts.models import Role
+from apps.alerts import own_health
 from apps.alerts.models import Alert
+from apps.core import heartbeats
+from apps.core.models import Heartbeat
 from apps.fleet.access import scoped
 
 NAVIGATION = (
@@ -27,6 +31,7 @@ MORE = (
     ("transfers", "Transfers"),
     ("audits", "Audits"),
     ("activity", "Activity log"),
+    ("health", "Muster's own health"),
 )
 # A page belongs to the entry of the navigation that leads to it.
 SECTIONS = {
@@ -63,7 +68,8 @@ SECTIONS = {
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """Navigation, the section we are in, and how many alerts are open (only counted where a page asks)."""
+    """Navigation, the section we are in, and what the frame says of alerts and of Muster itself (only read where a page
+    has the frame)."""
     match = request.resolver_match
     name = (match.url_name if match else "") or ""
     user = getattr(request, "user", None)
@@ -73,9 +79,17 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "more_navigation": MORE,
         "section": SECTIONS.get(name, name),
         "my_role": global_role(user) if signed_in else Role.NONE,
-        "open_alert_count": SimpleLazyObject(lambda: _open_alerts(request) if signed_in else 0),
+        "frame": SimpleLazyObject(lambda: _frame(request, name)) if signed_in else {},
     }
 
 
-def _open_alerts(request: HttpRequest) -> int:
-    return scoped(request, Alert.objects.filter(state=Alert.State.OPEN), "cluster").count()
+def _frame(request: HttpRequest, page: str) -> dict[str, Any]:
+    """Open alerts, and which of Muster's parts give no sign of life: one query for every page."""
+    open_alerts = scoped(request, Alert.objects.filter(state=Alert.State.OPEN), "cluster")
+    counted = open_alerts.order_by().values("state").annotate(count=Count("pk")).values("count")
+    rows = list(Heartbeat.objects.values_list("part", "beat_at", Subquery(counted)))
+    beats = heartbeats.of_every_part((part, beat_at) for part, beat_at, _count in rows)
+    return {
+        "standing_still": own_health.standing_still(beats) if page != "health" else [],
+        "open_alert_count": (rows[0][2] or 0) if rows else open_alerts.count(),
+    }

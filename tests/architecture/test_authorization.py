@@ -51,6 +51,7 @@ ANYONE = Needs(Role.NONE)
 
 OPERATIONS: dict[str, Needs] = {
     "who_am_i": ANYONE,
+    "get_health": ANYONE,
     "list_tokens": ANYONE,
     "create_token": Needs(Role.NONE, body=lambda _ids: {"name": "x", "role": "viewer"}),
     "delete_token": Needs(ADMIN, everywhere=True),
@@ -199,6 +200,7 @@ OF_A_RUN = {"get_rto_history", "get_advice"}
 
 # These have no row of a cluster: what they show is the caller's own, or an admin's.
 CLUSTERLESS = {
+    "get_health",
     "who_am_i",
     "list_tokens",
     "create_token",

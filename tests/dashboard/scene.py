@@ -27,6 +27,7 @@ from apps.checkpoints.models import (
     TrainingRun,
     TrustEvidence,
 )
+from apps.core import heartbeats
 from apps.core.transitions import record
 from apps.drills.models import Drill, DrillPlan, DrillRung, PlanOccurrence, RankResult
 from apps.fleet.inventory import AgentFacts, contents, without_agent
@@ -87,6 +88,8 @@ def people() -> dict[str, User]:
 
 def build() -> Scene:
     now = timezone.now()
+    for part in heartbeats.PARTS:
+        heartbeats.beat(part)
     users = people()
     east = factories.cluster("h100-east", scheduler="slurm", gpu_count=512, gpu_hour_cost="2.5", allows_disruption=True)
     lab = factories.cluster("a100-lab", gpu_count=32)
@@ -243,6 +246,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "audit-print": f"/audits/{scene.sampled_audit.pk}/print/",
         "audit-policies": "/audits/policies/",
         "audit-policy": f"/audits/policies/{scene.audit_policy.pk}/",
+        "health": "/health/",
         "alerts": "/alerts/",
         "analysis": "/analysis/",
         "analysis-groups": "/analysis/groups/",

@@ -16,6 +16,7 @@ from django.utils import timezone
 from apps.accounts.models import ActivityEntry, Role
 from apps.alerts.models import Alert
 from apps.checkpoints.models import Checkpoint, Finding, Placement, Shard, TrainingRun
+from apps.core import heartbeats
 from apps.drills.models import Drill, DrillPlan
 
 SignIn = Callable[[str], Client]
@@ -122,6 +123,7 @@ def test_a_thousand_checkpoints_of_64_shards_change_no_budget(
     db: None, client: Client, django_assert_max_num_queries: Any, runs: int, steps: int
 ) -> None:
     many = many_checkpoints(runs=runs, steps=steps, shards=64)
+    heartbeats.beat(heartbeats.SWEEPS)
     client.force_login(factories.user("vera", Role.VIEWER))
     urls = ["/", "/runs/", f"/runs/{many[0].pk}/", "/checkpoints/", f"/checkpoints/{newest(many[0]).pk}/"]
     urls += ["/checkpoints/?status=complete&trust=sealed", f"/checkpoints/?run={many[0].pk}", "/tiers/"]

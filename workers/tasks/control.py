@@ -8,6 +8,7 @@ from apps.alerts import services as alerts
 from apps.audits import schedules as audit_schedules
 from apps.audits import stale
 from apps.checkpoints import rescans, scan_pruning
+from apps.core import heartbeats
 from apps.core.dispatch import wake_owner
 from apps.drills import schedules
 from apps.fleet import cluster_inventory, upkeep
@@ -30,6 +31,7 @@ def tick() -> None:
     rescans.fire_due()
     policies.fire_due()
     audit_schedules.fire_due()
+    heartbeats.beat(heartbeats.TICKS)
 
 
 @shared_task(name="muster.control.sweep")
@@ -48,6 +50,13 @@ def sweep() -> None:
     stale.compare_due()
     recovery.follow_runs()
     alerts.evaluate()
+    heartbeats.beat(heartbeats.SWEEPS)
+
+
+@shared_task(name="muster.control.pulse")
+def pulse(queue: str) -> None:
+    """Every 15 s through each queue: its worker is known to work by the row that it writes."""
+    heartbeats.beat(f"queue:{queue}")
 
 
 @shared_task(name=cluster_inventory.TASK)

@@ -1,0 +1,30 @@
+"""Open alerts, and Muster's own signs of life, for `/metrics`."""
+
+from __future__ import annotations
+
+from django.db.models import Count
+
+from apps.alerts import own_health
+from apps.alerts.models import Alert
+from apps.core.metrics import Families, gauge
+
+
+def families() -> Families:
+    standing = Alert.objects.exclude(state=Alert.State.RESOLVED).values_list("cluster__name", "rule", "state")
+    yield gauge(
+        "muster_alerts", "Alerts whose cause stands.", ("cluster", "rule", "state"),
+        ((tuple(key), count) for *key, count in standing.order_by().annotate(count=Count("pk"))),
+    )  # fmt: skip
+    parts = own_health.parts()
+    yield gauge(
+        "muster_part_well", "1 while this part of Muster gives signs of life.", ("part",),
+        (((part.name,), float(part.is_well)) for part in parts),
+    )  # fmt: skip
+    yield gauge(
+        "muster_part_age_seconds", "Since its last sign of life; of overdue work, how long it has been due.", ("part",),
+        (((part.name,), part.age_seconds) for part in parts),
+    )  # fmt: skip
+    yield gauge(
+        "muster_watching", "1 while all parts do: 0 or absent means that Muster's silence says nothing.", (),
+        [((), float(all(part.is_well for part in parts)))],
+    )  # fmt: skip
