@@ -175,6 +175,23 @@ def test_progress_is_drawn_on_a_terminal_only() -> None:
     assert pipe.getvalue() == ""
 
 
+def test_several_ranks_are_told_what_each_of_them_got(tmp_path: Path) -> None:
+    """The marker belongs to no rank, so both read it; it comes from the storage once."""
+    folder = write_checkpoint(tmp_path / "run", 10, world_size=3, rank_bytes=600_000)
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+    asked = ["reload", str(folder), "--rank", "0", "--rank", "2"]
+    report = json.loads(CliRunner().invoke(main, [*asked, "--json"]).stdout)
+    common = sizes["checkpoint.json"]
+    own = {rank: sizes[f"rank-0000{rank}-of-00003.safetensors"] for rank in (0, 2)}
+    assert report["evidence"]["ranks"] == {
+        "unique_bytes": own[0] + own[2] + common,
+        "delivered_bytes": own[0] + own[2] + 2 * common,
+        "by_rank": {"0": own[0] + common, "2": own[2] + common},
+    }
+    assert report["bytes"] == own[0] + own[2] + common
+    assert "to 2 ranks: rank 0 " in CliRunner().invoke(main, asked).stdout
+
+
 def test_a_resident_reload_says_what_it_keeps(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "run", 10, world_size=2, rank_bytes=1_000_000)
     done = CliRunner().invoke(main, ["reload", str(folder), "--resident"])

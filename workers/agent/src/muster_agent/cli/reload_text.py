@@ -25,6 +25,7 @@ def render(report: ReloadReport, path: str, efficiency: Efficiency) -> str:
         f"  {'all':<12} {report.seconds:12.4f} s  {'':<{_BAR_CHARACTERS}}  {'':>9}  {report.cpu_seconds:7.3f} s",
         *_objects(report),
         *_kept(report),
+        *_ranks(report),
         *_shared(report),
         f"  memory   {human_memory(report.peak_rss_bytes)} extra",
         *_unread(report),
@@ -54,6 +55,16 @@ def _kept(report: ReloadReport) -> list[str]:
         views = f"{views}, and {cut} more are cut by the borders of this share"
     place = "host memory" if where == "resident" else f"the memory of {report.evidence.get('device', 'the GPU')}"
     return [f"  kept     {held} in {place}; {views}"]
+
+
+def _ranks(report: ReloadReport) -> list[str]:
+    ranks = report.evidence.get("ranks")
+    if ranks is None:
+        return []
+    each = [f"rank {rank} {human_bytes(count)}" for rank, count in ranks["by_rank"].items()]
+    more = f" and {len(each) - _NAMED} more" if len(each) > _NAMED else ""
+    unique, delivered = human_bytes(ranks["unique_bytes"]), human_bytes(ranks["delivered_bytes"])
+    return [f"  ranks    {unique} read once gave {delivered} to {len(each)} ranks: {', '.join(each[:_NAMED])}{more}"]
 
 
 def _shared(report: ReloadReport) -> list[str]:

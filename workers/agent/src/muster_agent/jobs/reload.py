@@ -36,7 +36,7 @@ from muster_agent.jobs.host_ranks import share_among_ranks, was_stopped
 from muster_agent.jobs.object_transport import ObjectTransport, node_urls
 from muster_agent.jobs.reload_facts import manifest_for, probe_gds, storage_facts
 from muster_agent.jobs.reload_phases import CpuMeter, Moments, busy_of, phases_of
-from muster_agent.jobs.reload_verdict import ReadPass, judge, unread_evidence
+from muster_agent.jobs.reload_verdict import ReadPass, judge, ranks_evidence, unread_evidence
 from muster_agent.jobs.selection import Selection, select
 from muster_agent.jobs.transports import DeviceShards, HostTransport, PathTaken, Transport
 from muster_agent.jobs.verify import fingerprint_of
@@ -161,6 +161,7 @@ class PreparedReload:
                 **self._kept_evidence(),
                 **copy_evidence(copied),
                 **unread_evidence(read),
+                **ranks_evidence(read),
                 **shared,
             },
             reason=read.taken.reason,

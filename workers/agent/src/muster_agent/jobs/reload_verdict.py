@@ -88,3 +88,16 @@ def unread_evidence(read: ReadPass) -> dict[str, Any]:
         return {}
     told = {"planned_bytes": sum(read.planned_bytes.values()), "not_read": unread}
     return {"stopped" if read.stopped else "unread": told}
+
+
+def ranks_evidence(read: ReadPass) -> dict[str, Any]:
+    """Where several ranks were read for at once: how many bytes that gave each of them. What they share was read once,
+    and `delivered_bytes` counts it once for each."""
+    if len(read.selection.by_rank) < 2:
+        return {}
+    came = {stated.path: read.totals.read_by_shard.get(number, 0) for number, stated in enumerate(read.shards)}
+    by_rank = {
+        str(rank): sum(came[path] for path in paths & came.keys()) for rank, paths in read.selection.by_rank.items()
+    }
+    delivered_bytes = sum(by_rank.values())
+    return {"ranks": {"unique_bytes": read.totals.read_bytes, "delivered_bytes": delivered_bytes, "by_rank": by_rank}}

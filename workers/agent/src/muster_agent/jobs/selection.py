@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from muster_agent.formats.base import Finding, Severity, TensorRange
@@ -15,11 +15,13 @@ class ShardsNotFound(Exception):
 
 
 class Selection(NamedTuple):
-    """Relative paths, the damage that the metadata shows in them, and (where asked for) the tensors in them."""
+    """Relative paths, the damage that the metadata shows in them, and (where asked for) the tensors in them. `by_rank`:
+    of the ranks that were asked for, the paths that each reads; several may read the same."""
 
     shards: list[str]
     damage: tuple[Finding, ...] = ()
     tensors: tuple[TensorRange, ...] = ()
+    by_rank: Mapping[int, frozenset[str]] = {}
 
 
 def select(
@@ -48,7 +50,8 @@ def select(
         return Selection([shard.path for shard in shard_map.shards], damage, shard_map.tensors)
     taken = set(chosen)
     tensors = tuple(tensor for tensor in shard_map.tensors if tensor.shard in taken)
-    return Selection(chosen, tuple(found for found in damage if found.path in taken), tensors)
+    by_rank = {rank: frozenset(one.path for one in shard_map.shards if one.rank in (None, rank)) for rank in ranks}
+    return Selection(chosen, tuple(found for found in damage if found.path in taken), tensors, by_rank)
 
 
 def require_shards(place: CheckpointPlace, wanted: Sequence[str], manifest: Manifest | None) -> None:
