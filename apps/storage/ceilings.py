@@ -12,14 +12,13 @@ from django.utils import timezone
 from muster_agent.protocol.wire import CeilingBody, CeilingParams, TaskKind
 
 from apps.accounts.services import log_activity
-from apps.core.errors import ApplicationError, Conflict, InvalidInput
+from apps.core.errors import ApplicationError, Conflict
 from apps.core.transitions import record, transition
 from apps.core.wakeups import announce
 from apps.fleet import selectors as fleet
 from apps.fleet import tasks
 from apps.fleet.models import Agent, AgentTask
 from apps.storage.models import CeilingRun, StorageTier
-from apps.storage.paths import is_posix
 from apps.storage.services import record_ceiling
 
 OWNER_KIND = "ceiling"
@@ -31,8 +30,8 @@ OUTCOMES = {AgentTask.Outcome.CANCELLED: CeilingRun.Outcome.CANCELLED}
 
 @transaction.atomic
 def request_measurement(*, tier: StorageTier, actor: str) -> CeilingRun:
-    """Have an agent read the tier's largest files in several ways. Raises InvalidInput for a bucket, Conflict where one
-    is running already or no agent reaches the tier."""
+    """Have an agent read the tier's largest files or objects in several ways. Raises Conflict where one is running
+    already or no agent reaches the tier."""
     agent = _agent_for(tier)
     now = timezone.now()
     run = CeilingRun(tier=tier, agent=agent, requested_by=actor, created_at=now, next_attempt_at=now + LOOK_AGAIN)
@@ -41,7 +40,7 @@ def request_measurement(*, tier: StorageTier, actor: str) -> CeilingRun:
             run.save(force_insert=True)
     except IntegrityError as error:
         raise Conflict(f"The ceiling of {tier.name} is being measured already; wait for it.") from error
-    params = CeilingParams(root=tier.uri)
+    params = CeilingParams(root=tier.uri, store=tier.store)
     tasks.create_task(agent=agent, kind=TaskKind.CEILING, params=params, owner_kind=OWNER_KIND, owner_id=run.pk)
     record(OWNER_KIND, run.pk, old="", new=run.state, actor=actor)
     log_activity(
@@ -51,8 +50,6 @@ def request_measurement(*, tier: StorageTier, actor: str) -> CeilingRun:
 
 
 def _agent_for(tier: StorageTier) -> Agent:
-    if not is_posix(tier.uri):
-        raise InvalidInput(f"{tier.name} lies at {tier.uri}; only tiers at a path are measured by agents.")
     agent = next(iter(fleet.agents_reaching(tier.uri, tier.cluster)), None)
     if agent is None:
         raise Conflict(
@@ -64,7 +61,8 @@ def _agent_for(tier: StorageTier) -> Agent:
 
 def request_overdue() -> None:
     """Measure each tier whose last try is older than `MUSTER_CEILING_DAYS`, one at a time; 0 leaves it to people. A
-    tier that nobody reaches now is tried again at the next sweep."""
+    tier that nobody reaches now is tried again at the next sweep. Buckets are measured when people ask: reading them
+    may cost money."""
     if not settings.CEILING_DAYS or CeilingRun.objects.filter(state__in=UNFINISHED).exists():
         return
     since = timezone.now() - timedelta(days=settings.CEILING_DAYS)

@@ -12,11 +12,12 @@ import pytest
 from django.utils import timezone
 from listings import answer, start
 from muster_agent.jobs import ceiling as ceiling_job
+from muster_agent.jobs import ceiling_sources
 from muster_agent.jobs.ceiling import Setting, measure_ceiling
 from muster_agent.protocol.wire import CeilingBody, CeilingParams
 
 from apps.accounts.models import ActivityEntry
-from apps.core.errors import Conflict, InvalidInput
+from apps.core.errors import Conflict
 from apps.fleet.models import AgentTask
 from apps.fleet.tasks import tasks_of
 from apps.storage import ceilings
@@ -49,7 +50,7 @@ def ended(run: CeilingRun, body: CeilingBody | None, **fields: Any) -> CeilingRu
 
 def body_from(run: CeilingRun, monkeypatch: pytest.MonkeyPatch, cached: float = 0.0) -> CeilingBody:
     monkeypatch.setattr(ceiling_job, "SETTINGS", (Setting("muster", 1 << 20, 2),))
-    monkeypatch.setattr(ceiling_job, "cached_ratio", lambda _paths: cached)
+    monkeypatch.setattr(ceiling_sources, "cached_ratio", lambda _paths: cached)
     params = msgspec.convert(tasks_of("ceiling", run.pk).get().params, CeilingParams)
     return CeilingBody(report=measure_ceiling(params.root, seconds_per_try=params.seconds_per_try, with_fio=False))
 
@@ -90,9 +91,15 @@ def test_one_at_a_time_and_only_where_an_agent_reaches(tier: StorageTier) -> Non
         ceilings.request_measurement(tier=tier, actor="olga")
     with pytest.raises(Conflict, match="No agent"):
         ceilings.request_measurement(tier=factories.tier(tier.cluster, "nas", "/elsewhere"), actor="olga")
-    bucket = factories.tier(tier.cluster, "cold", "s3://bucket/x", kind="object_store")
-    with pytest.raises(InvalidInput, match="only tiers at a path"):
-        ceilings.request_measurement(tier=bucket, actor="olga")
+
+
+def test_a_bucket_is_measured_by_an_agent_with_its_tiers_endpoint(tier: StorageTier) -> None:
+    factories.agent(factories.node(tier.cluster, "near"), roots=["s3://bucket"])
+    where = {"kind": "object_store", "endpoint_url": "https://s3.example", "credentials_profile": "ckpt"}
+    bucket = factories.tier(tier.cluster, "cold", "s3://bucket/x", **where)
+    run = ceilings.request_measurement(tier=bucket, actor="olga")
+    params = msgspec.convert(tasks_of("ceiling", run.pk).get().params, CeilingParams)
+    assert (params.root, params.store) == ("s3://bucket/x", bucket.store)
 
 
 def test_the_schedule_measures_what_is_old_and_nothing_by_default(tier: StorageTier, settings: Any) -> None:

@@ -56,7 +56,7 @@ def test_the_rate_is_held_against_the_ceiling_that_was_measured_last(
     before = json.loads(muster("reload", sealed, "--json").stdout)
     assert (before["ceiling"], before["efficiency_ratio"]) == (None, None)
     assert "efficiency not measured" in muster("reload", sealed).stdout
-    monkeypatch.setattr("muster_agent.jobs.ceiling.cached_ratio", lambda _paths: 0.0)
+    monkeypatch.setattr("muster_agent.jobs.ceiling_sources.cached_ratio", lambda _paths: 0.0)
     ceiling = json.loads(muster("ceiling", sealed, "--no-fio", "--seconds", "0.5", "--json").stdout)
     report = json.loads(muster("reload", sealed, "--json").stdout)
     assert report["ceiling"]["method"] == ceiling["method"]

@@ -7,8 +7,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from muster_agent.jobs import ceiling
-from muster_agent.jobs.ceiling import NothingToRead, Setting, largest_files, measure_ceiling
+from muster_agent.jobs import ceiling, ceiling_sources
+from muster_agent.jobs.ceiling import Setting, measure_ceiling
+from muster_agent.jobs.ceiling_sources import NothingToRead, largest_files
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.probes.fio import FioRate
 
@@ -42,7 +43,7 @@ def test_every_way_of_reading_reads_all_bytes_and_the_best_is_the_ceiling(place:
 
 
 def test_rates_from_memory_are_no_ceiling_of_the_storage(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ceiling, "cached_ratio", lambda _paths: 0.7)
+    monkeypatch.setattr(ceiling_sources, "cached_ratio", lambda _paths: 0.7)
     report = measure_ceiling(str(place), with_fio=False)
     assert report.bytes_per_second is None
     assert "the storage was not measured" in report.notes[0]
@@ -67,7 +68,7 @@ def test_fio_counts_where_it_is_installed_and_its_failure_has_a_reason(
     monkeypatch.setattr(ceiling.fio, "is_installed", lambda: True)
     answers = iter([FioRate(10**12, 0.001), "fio failed: no engine"])
     monkeypatch.setattr(ceiling.fio, "read_fio", lambda *_paths, **_settings: next(answers))
-    monkeypatch.setattr(ceiling, "cached_ratio", lambda _paths: None)
+    monkeypatch.setattr(ceiling_sources, "cached_ratio", lambda _paths: None)
     report = measure_ceiling(str(place))
     assert report.method == "fio psync 4 MiB x 1, direct"
     assert report.tries[-1].reason == "fio failed: no engine"

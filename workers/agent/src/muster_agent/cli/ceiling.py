@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from muster_agent.cli.bucket import bucket_store, checked_place, endpoint_option
 from muster_agent.cli.ceiling_memory import remember
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, human_rate, print_json, printable, say
-from muster_agent.formats.places import is_bucket
-from muster_agent.jobs.ceiling import SECONDS_PER_TRY, NothingToRead, measure_ceiling, method_of
+from muster_agent.formats.object_store import BucketRefused
+from muster_agent.jobs.ceiling import SECONDS_PER_TRY, measure_ceiling, method_of
+from muster_agent.jobs.ceiling_sources import NothingToRead
 from muster_agent.protocol.results import CeilingReport, CeilingTry
 
 _BAR_CHARACTERS = 30
@@ -23,18 +25,20 @@ _BAR_CHARACTERS = 30
     help="The longest that each way of reading may take.",
 )
 @click.option("--no-fio", is_flag=True, help="Use the built-in reader alone, also where fio is installed.")
+@endpoint_option
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def ceiling(path: str, seconds: float, no_fio: bool, as_json: bool) -> None:
-    """Read the largest files under PATH in several ways, from cold, and report the best rate: what a reload there can
-    reach at most. The files are dropped from the page cache, and nothing is written there. The result is kept for this
-    user, and `muster reload` holds its rate against it.
+def ceiling(path: str, seconds: float, no_fio: bool, endpoint_url: str | None, as_json: bool) -> None:
+    """Read the largest files under PATH (a folder, a file, or s3://bucket/prefix) in several ways, from cold, and
+    report the best rate: what a reload there can reach at most. The files are dropped from the page cache, and nothing
+    is written there. The result is kept for this user, and `muster reload` holds its rate against it.
 
     Exit 0: measured; 1: no way of reading gave a rate that can be relied on; 3: not found, or nothing large enough.
     """
-    if is_bucket(path):
-        raise click.UsageError("a ceiling is measured on files; for a bucket run `muster reload` and look at its rate")
+    store = bucket_store(checked_place(path), endpoint_url)
     try:
-        report = measure_ceiling(path, seconds_per_try=seconds, with_fio=not no_fio)
+        report = measure_ceiling(path, seconds_per_try=seconds, with_fio=not no_fio, store=store)
+    except BucketRefused as error:
+        raise CommandFailed(f"{path} could not be looked at: {error.strerror}", hint=error.hint) from error
     except FileNotFoundError as error:
         raise CommandFailed(f"there is nothing at {path}", code=ExitCode.NOT_FOUND) from error
     except NothingToRead as error:

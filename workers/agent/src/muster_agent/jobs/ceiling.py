@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import heapq
-import os
-import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
 
+from muster_agent.formats.object_store import ObjectStore
+from muster_agent.formats.places import is_bucket, place_of
+from muster_agent.jobs.ceiling_sources import MIB, Files, Source, largest_files, largest_objects
 from muster_agent.jobs.chunks import Discard
 from muster_agent.jobs.control import JobControl
 from muster_agent.probes import fio
-from muster_agent.probes.page_cache import cached_ratio, evict
 from muster_agent.protocol.results import CeilingReport, CeilingTry
 from muster_agent.reload.buffers import BufferRing
 from muster_agent.reload.plan import plan_reads, whole_shards
 from muster_agent.reload.reader import ReadRun
-from muster_agent.storage.posix import PosixShard
 from muster_agent.storage.throttle import Throttle
 
-MIB = 1 << 20
 SECONDS_PER_TRY = 3.0
-MOST_FILES = 256
-SMALLEST_FILE_BYTES = MIB
 SOUND_BYTES = 256 * MIB
 """Less than this says little: it is over before the storage is busy."""
 MOST_CACHED_RATIO = 0.01
@@ -42,13 +37,10 @@ class Setting(NamedTuple):
 
 
 SETTINGS = tuple(Setting("muster", block * MIB, depth) for block, depth in ((1, 16), (4, 1), (4, 8), (4, 16), (8, 8)))
+OBJECT_SETTINGS = tuple(Setting("muster", block * MIB, depth) for block, depth in ((4, 1), (4, 8), (4, 32), (16, 8)))
 FIO_SETTINGS = tuple(
     Setting(f"fio {engine}", 4 * MIB, depth) for engine, depth in zip(fio.ENGINES, (1, 16), strict=True)
 )
-
-
-class NothingToRead(Exception):
-    """There is no file under the path that is large enough to time; the message says what there is."""
 
 
 class _TimeUp(Exception):
@@ -69,70 +61,51 @@ class _Limited(JobControl):
 
 
 def measure_ceiling(
-    path: str, *, seconds_per_try: float = SECONDS_PER_TRY, with_fio: bool = True, control: JobControl | None = None
+    path: str,
+    *,
+    seconds_per_try: float = SECONDS_PER_TRY,
+    with_fio: bool = True,
+    control: JobControl | None = None,
+    store: ObjectStore | None = None,
 ) -> CeilingReport:
     """Read the largest files under `path` in several ways, each from cold and for at most `seconds_per_try`, and report
-    the best. Nothing is written. Raises NothingToRead, Cancelled, and OSError where `path` cannot be looked at."""
-    control = control or JobControl()
-    files = largest_files(path)
-    settings = (*SETTINGS, *(FIO_SETTINGS if with_fio and fio.is_installed() else ()))
+    the best. Nothing is written. `store` is the client of a path in a bucket. Raises NothingToRead, Cancelled, and
+    OSError where `path` cannot be looked at."""
+    control, path = control or JobControl(), place_of(path)
+    with_fio = with_fio and store is None
+    source: Source = Files(largest_files(path)) if store is None else largest_objects(path, store, control.check)
+    own = SETTINGS if store is None else OBJECT_SETTINGS
+    settings = (*own, *(FIO_SETTINGS if with_fio and fio.is_installed() else ()))
     tries = []
     for number, setting in enumerate(settings):
         control.check()
-        tries.append(_one(setting, files, seconds_per_try, control))
+        tries.append(_one(setting, source, seconds_per_try, control))
         control.progress("ceiling", number + 1, len(settings))
-    return _report(path, tries, sum(size for _, size in files), with_fio=with_fio)
+    return _report(path, tries, sum(source.sizes_bytes), with_fio=with_fio)
 
 
-def largest_files(path: str) -> list[tuple[str, int]]:
-    """(path, size in bytes) of the largest regular files under `path`, largest first; links are not followed."""
-    place = os.path.abspath(path)
-    if stat.S_ISREG(os.stat(place).st_mode):
-        found = [(place, os.stat(place).st_size)]
-    else:
-        found = heapq.nlargest(MOST_FILES, _files_under(place), key=lambda item: item[1])
-    large = [item for item in found if item[1] >= SMALLEST_FILE_BYTES]
-    if not large:
-        raise NothingToRead(f"no file under {place} has {SMALLEST_FILE_BYTES // MIB} MiB; name a checkpoint's folder")
-    return large
-
-
-def _files_under(place: str) -> Iterator[tuple[str, int]]:
-    for folder, _, names in os.walk(place):
-        for name in names:
-            full = os.path.join(folder, name)
-            try:
-                seen = os.lstat(full)
-            except OSError:
-                continue
-            if stat.S_ISREG(seen.st_mode):
-                yield full, seen.st_size
-
-
-def _one(setting: Setting, files: Sequence[tuple[str, int]], seconds: float, control: JobControl) -> CeilingTry:
-    paths = [path for path, _ in files]
-    evict(paths)
-    cached = cached_ratio(paths)
+def _one(setting: Setting, source: Source, seconds: float, control: JobControl) -> CeilingTry:
+    cached = source.make_cold()
     made = CeilingTry(
         reader=setting.reader, block_bytes=setting.block_bytes, depth=setting.depth, cached_ratio_before=cached
     )
     if setting.reader == "muster":
-        return _with_own_reader(made, files, seconds, control)
+        return _with_own_reader(made, source, seconds, control)
     engine = setting.reader.partition(" ")[2]
-    rate = fio.read_fio(paths, engine=engine, block_bytes=setting.block_bytes, depth=setting.depth, seconds=seconds)
+    rate = fio.read_fio(
+        source.paths, engine=engine, block_bytes=setting.block_bytes, depth=setting.depth, seconds=seconds
+    )
     if isinstance(rate, str):
         return msgspec.structs.replace(made, reason=rate)
     return _timed(made, rate.read_bytes, rate.seconds, "direct")
 
 
-def _with_own_reader(
-    made: CeilingTry, files: Sequence[tuple[str, int]], seconds: float, control: JobControl
-) -> CeilingTry:
+def _with_own_reader(made: CeilingTry, source: Source, seconds: float, control: JobControl) -> CeilingTry:
     ring = BufferRing(made.depth, made.block_bytes)
-    try:
+    with contextlib.closing(ring), source.reads() as open_file:
         run = ReadRun(
-            plan=plan_reads(whole_shards([size for _, size in files]), made.block_bytes),
-            open_shard=lambda number: PosixShard(files[number][0], direct=True),
+            plan=plan_reads(whole_shards(source.sizes_bytes), made.block_bytes),
+            open_shard=open_file,
             consumer=Discard(),
             ring=ring,
             control=_Limited(control, seconds),
@@ -143,13 +116,12 @@ def _with_own_reader(
         with contextlib.suppress(_TimeUp):
             run.run()
         elapsed = time.monotonic() - began
-    finally:
-        ring.close()
     totals = run.totals
     if totals.errors:
         error = next(iter(totals.errors.values()))
         return msgspec.structs.replace(made, reason=f"a file could not be read: {error.strerror or error}")
-    return _timed(made, totals.read_bytes, elapsed, "direct" if totals.direct_bytes else "buffered")
+    word = "ranged GETs" if not source.paths else "direct" if totals.direct_bytes else "buffered"
+    return _timed(made, totals.read_bytes, elapsed, word)
 
 
 def _timed(made: CeilingTry, read_bytes: int, seconds: float, path_taken: str) -> CeilingTry:
@@ -169,10 +141,12 @@ def _report(path: str, tries: Sequence[CeilingTry], total_bytes: int, *, with_fi
         notes.append(f"only {total_bytes / MIB:.0f} MiB lie here: too little to keep storage busy, expect a low figure")
     if best is not None and best.cached_ratio_before is None:
         notes.append("how much was cached before is not known here, so the storage's own cache may have served it")
+    if is_bucket(path):
+        notes.append("what the store itself keeps in memory cannot be seen from here")
     if with_fio and not fio.is_installed():
         notes.append("fio is not installed; the built-in reader alone was used")
     return CeilingReport(
-        path=os.path.abspath(path),
+        path=path,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         bytes_per_second=best.bytes_per_second if best else None,
         method=method_of(best) if best else "",

@@ -306,6 +306,7 @@ class CeilingParams(_Message, frozen=True, kw_only=True):
     """Read the largest files under `root` in several ways, each for at most `seconds_per_try`."""
 
     root: str
+    store: StoreAt = StoreAt()
     seconds_per_try: float = 3.0
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from muster_agent.jobs.ceiling import NothingToRead, measure_ceiling
+from muster_agent.jobs.ceiling import measure_ceiling
+from muster_agent.jobs.ceiling_sources import NothingToRead
 from muster_agent.protocol.wire import CeilingBody, CeilingParams
+from muster_agent.tasks.bucket import stores_for
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
 
 
@@ -12,10 +14,12 @@ def prepare(params: CeilingParams, context: TaskContext) -> Run:
     if context.limits.max_bytes_per_second is not None:
         raise TaskFailed("capped", "this node caps what a task may read each second, so its cap would be measured")
 
+    store = next(iter(stores_for(root, params.store)), None)
+
     def run() -> CeilingBody:
         context.reporter.begin("read")
         try:
-            report = measure_ceiling(root, seconds_per_try=params.seconds_per_try, control=context.control)
+            report = measure_ceiling(root, seconds_per_try=params.seconds_per_try, control=context.control, store=store)
         except NothingToRead as error:
             raise TaskFailed("nothing_to_read", str(error)) from error
         except OSError as error:
