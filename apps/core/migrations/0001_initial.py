@@ -4,43 +4,46 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Heartbeat',
+            name="Heartbeat",
             fields=[
-                ('part', models.CharField(max_length=32, primary_key=True, serialize=False)),
-                ('beat_at', models.DateTimeField()),
+                ("part", models.CharField(max_length=32, primary_key=True, serialize=False)),
+                ("beat_at", models.DateTimeField()),
             ],
         ),
         migrations.CreateModel(
-            name='WorkCursor',
+            name="WorkCursor",
             fields=[
-                ('owner_id', models.CharField(max_length=40, primary_key=True, serialize=False)),
-                ('body', models.BinaryField()),
-                ('saved_at', models.DateTimeField()),
+                ("owner_id", models.CharField(max_length=40, primary_key=True, serialize=False)),
+                ("body", models.BinaryField()),
+                ("saved_at", models.DateTimeField()),
             ],
         ),
         migrations.CreateModel(
-            name='Transition',
+            name="Transition",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('owner_kind', models.CharField(max_length=32)),
-                ('owner_id', models.CharField(max_length=40)),
-                ('old', models.CharField(max_length=32)),
-                ('new', models.CharField(max_length=32)),
-                ('reason', models.TextField(blank=True)),
-                ('actor', models.CharField(blank=True, max_length=150)),
-                ('at', models.DateTimeField()),
-                ('processed_at', models.DateTimeField(null=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("owner_kind", models.CharField(max_length=32)),
+                ("owner_id", models.CharField(max_length=40)),
+                ("old", models.CharField(max_length=32)),
+                ("new", models.CharField(max_length=32)),
+                ("reason", models.TextField(blank=True)),
+                ("actor", models.CharField(blank=True, max_length=150)),
+                ("at", models.DateTimeField()),
+                ("processed_at", models.DateTimeField(null=True)),
             ],
             options={
-                'indexes': [models.Index(fields=['owner_kind', 'owner_id', 'at'], name='transition_owner'), models.Index(condition=models.Q(('processed_at', None)), fields=['id'], name='transition_unprocessed')],
+                "indexes": [
+                    models.Index(fields=["owner_kind", "owner_id", "at"], name="transition_owner"),
+                    models.Index(
+                        condition=models.Q(("processed_at", None)), fields=["id"], name="transition_unprocessed"
+                    ),
+                ],
             },
         ),
     ]
