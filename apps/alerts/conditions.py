@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Exists, Max, OuterRef, Q, Subquery
 
 from apps.alerts.models import Alert
+from apps.audits.models import Audit, AuditPolicy, AuditRound
 from apps.checkpoints.evidence import SCAN
 from apps.checkpoints.models import Finding, InventoryScan, Placement
 from apps.checkpoints.standing import lagging_runs, tiers_with_loose_damage, unreadable_tiers
@@ -44,6 +45,7 @@ def current() -> dict[tuple[str, str, str], Condition]:
         *_agents_lost(),
         *_drills(),
         *_schedules_missed(),
+        *_audits_missed(),
         *_tiers_unreadable(),
         *_tiers_behind(),
         *_transfers_stuck(),
@@ -154,6 +156,27 @@ def _occurrence(row: PlanOccurrence) -> Condition:
     why = row.skipped_reason or (row.drill.reason if row.drill else "")
     summary = f"The plan {plan.name} of {plan.run.name} did not drill at {row.planned_at:%Y-%m-%d %H:%M} UTC. {why}"
     return Condition(Alert.Rule.SCHEDULE_MISSED, "plan", plan.pk, plan.run.cluster_id, summary[:_MAX_SUMMARY])
+
+
+def _audits_missed() -> list[Condition]:
+    """Audit policies whose newest round did not audit, or of which no audit could read anything; the next one that does
+    ends the alert."""
+    newest = AuditRound.objects.filter(policy=OuterRef("pk")).order_by("-planned_at")
+    policies = AuditPolicy.objects.filter(enabled=True).annotate(newest_id=Subquery(newest.values("pk")[:1]))
+    came = Audit.objects.filter(round=OuterRef("pk")).exclude(outcome=Audit.Outcome.FAILED)
+    rounds = AuditRound.objects.filter(pk__in=policies.values("newest_id")).annotate(has_come=Exists(came))
+    missed = rounds.filter(~Q(skipped_reason="") | Q(has_come=False, audit_count__gt=0)).select_related("policy")
+    return [_missed_round(row) for row in missed.order_by("pk")[:MAX_CONDITIONS]]
+
+
+def _missed_round(row: AuditRound) -> Condition:
+    why = row.skipped_reason
+    if not why:
+        failed = row.audits.filter(outcome=Audit.Outcome.FAILED).order_by("pk").first()
+        why = f"None of {row.audit_count} could be made: {failed.reason if failed else 'see its audits'}"
+    summary = f"The audit policy {row.policy.name} did not audit at {row.planned_at:%Y-%m-%d %H:%M} UTC. {why}"
+    policy = row.policy
+    return Condition(Alert.Rule.SCHEDULE_MISSED, "audit_policy", policy.pk, policy.cluster_id, summary[:_MAX_SUMMARY])
 
 
 def _tiers_unreadable() -> list[Condition]:

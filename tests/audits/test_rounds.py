@@ -12,6 +12,8 @@ from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.verify import Verification
 from muster_agent.manifest.sampling import turns_to_cover
 
+from apps.alerts import services as alerts
+from apps.alerts.models import Alert
 from apps.audits import policies, rounds, schedules, services, taking, working
 from apps.audits.models import Audit, AuditPolicy, AuditRound
 from apps.checkpoints.models import TrustEvidence
@@ -298,3 +300,18 @@ def test_the_sweeper_wakes_an_audit_whose_worker_died(tiers: Tiers) -> None:
     working.work(audit.pk)
     audit.refresh_from_db()
     assert audit.outcome == "passed"
+
+
+def test_audits_that_do_not_happen_open_an_alert_until_one_does(tiers: Tiers) -> None:
+    tiers.save(10)
+    nightly = policy(tiers, where="agents")
+    rounds.run_policy(policy=nightly, actor="olga")
+    alerts.evaluate()
+    alert = Alert.objects.get(rule="schedule_missed")
+    assert (alert.subject_kind, alert.subject_id) == ("audit_policy", nightly.pk) and "No agent" in alert.summary
+    policies.update_policy(policy=nightly, changes={"where": "workers"}, actor="olga")
+    nightly.refresh_from_db()
+    run(nightly)
+    alerts.evaluate()
+    alert.refresh_from_db()
+    assert alert.state == "resolved"

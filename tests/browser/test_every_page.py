@@ -57,6 +57,8 @@ PAGES = [
     "audit-running",
     "audit-sampled",
     "audit-print",
+    "repair",
+    "repair-start",
     "audit-policies",
     "audit-policy",
     "audit-policy-create",

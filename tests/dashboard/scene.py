@@ -14,7 +14,7 @@ from django.utils import timezone
 from apps.accounts.models import Role, User
 from apps.accounts.services import log_activity
 from apps.alerts.models import Alert
-from apps.audits.models import Audit, AuditPolicy, AuditRound
+from apps.audits.models import Audit, AuditPolicy, AuditRound, Repair
 from apps.checkpoints.models import (
     Checkpoint,
     Finding,
@@ -68,6 +68,7 @@ class Scene:
     running_audit: Audit
     audit_policy: AuditPolicy
     sampled_audit: Audit
+    repair: Repair
     alert: Alert
     scans: list[InventoryScan]
     policy: RetentionPolicy
@@ -127,6 +128,10 @@ def build() -> Scene:
     plan = _plan(llama, reload, now)
     audit, running_audit = _audits(damaged, good, nodes[0], now)
     audit_policy, sampled_audit = _audit_policy(east, good, nodes[0], now)
+    repair = Repair.objects.create(
+        placement=damaged, source=good, audit=audit, state="writing", file_count=1, chunk_count=3, read_bytes=64 * GB,
+        written_bytes=8_388_608, requested_by="olga", created_at=now,
+    )  # fmt: skip
     alert = _alerts(east, damaged, failover, now)
     scans = _scans(nvme, nas, nodes[0], damaged, now)
     policy, transfers = _retention(east, nvme, nas, good, now)
@@ -165,6 +170,7 @@ def build() -> Scene:
         running_audit=running_audit,
         audit_policy=audit_policy,
         sampled_audit=sampled_audit,
+        repair=repair,
         alert=alert,
         scans=scans,
         policy=policy,
@@ -244,6 +250,8 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "audit-running": f"/audits/{scene.running_audit.pk}/",
         "audit-sampled": f"/audits/{scene.sampled_audit.pk}/",
         "audit-print": f"/audits/{scene.sampled_audit.pk}/print/",
+        "repair": f"/repairs/{scene.repair.pk}/",
+        "repair-start": f"/checkpoints/{scene.damaged.checkpoint_id}/repair/?placement={scene.damaged.pk}",
         "audit-policies": "/audits/policies/",
         "audit-policy": f"/audits/policies/{scene.audit_policy.pk}/",
         "health": "/health/",

@@ -72,6 +72,7 @@ def actions_of(scene: Scene) -> dict[str, tuple[str, dict[str, str]]]:
         "transfer-resume": (f"/transfers/{scene.transfers[1].pk}/resume/", {}),
         "transfer-cancel": (f"/transfers/{scene.transfers[0].pk}/cancel/", {}),
         "audit-cancel": (f"/audits/{scene.running_audit.pk}/cancel/", {}),
+        "repair-cancel": (f"/repairs/{scene.repair.pk}/cancel/", {}),
         "audit-policy-create": (
             "/audits/policies/new/",
             {

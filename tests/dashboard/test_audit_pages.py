@@ -70,3 +70,13 @@ def test_the_audits_of_a_policy_and_of_a_round_are_listed(scene: Scene, signed_i
     for query in (f"policy={scene.audit_policy.pk}", f"round={scene.sampled_audit.round_id}"):
         html = client.get(f"/audits/?{query}").content.decode()
         assert scene.sampled_audit.pk in html and scene.audit.pk not in html
+
+
+def test_a_repair_is_shown_and_its_start_says_why_it_cannot_be_made(scene: Scene, signed_in: SignIn) -> None:
+    html = signed_in("viewer").get(f"/repairs/{scene.repair.pk}/").content.decode()
+    assert "Bad chunks are overwritten" in html and "Cancel" not in html
+    url = f"/checkpoints/{scene.damaged.checkpoint_id}/repair/?placement={scene.damaged.pk}"
+    html = signed_in("operator").get(url).content.decode()
+    assert "cannot be repaired now" in html and "never sealed" in html
+    assert signed_in("operator").post(url.partition("?")[0], {"placement": scene.damaged.pk}).status_code == 422
+    assert signed_in("stranger").get(url).status_code == 404

@@ -21,6 +21,7 @@ SUBJECT_PAGES = {
     "run": "run",
     "audit": "audit",
     "plan": "plan",
+    "audit_policy": "audit-policy",
     "node": "node",
     "tier": "tier",
     "transfer": "transfer",
