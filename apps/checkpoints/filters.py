@@ -6,6 +6,9 @@ from typing import Any
 
 import django_filters.rest_framework as filters
 from django.db.models import Exists, OuterRef, Q, QuerySet
+from muster_agent.formats.codes import CODES
+from muster_agent.formats.foreign import UNKNOWN_FORMAT
+from muster_agent.formats.registry import FORMATS
 from muster_agent.protocol.trust import Trust
 
 from apps.checkpoints.models import (
@@ -17,6 +20,10 @@ from apps.checkpoints.models import (
     SteplessCheckpoint,
     TrainingRun,
 )
+
+_FORMATS = [(name, name) for name in (*sorted(FORMATS), UNKNOWN_FORMAT)]
+_CODES = [(code, code) for code in sorted(CODES)]
+_SOURCES = [(kind, kind) for kind in ("scan", "audit", "drill")]
 
 
 class ChoiceInFilter(filters.BaseInFilter, filters.ChoiceFilter):  # type: ignore[misc]  # it ships no types
@@ -59,7 +66,7 @@ class CheckpointFilter(_Filters):
     )
     tier = filters.CharFilter(method="on_tier", label="A copy lies on this tier (id)")
     step = filters.NumberFilter(min_value=0, max_value=2**63 - 1, label="Step")
-    format = filters.CharFilter(label="Format")
+    format = ChoiceInFilter(choices=_FORMATS, label="Format")
 
     class Meta:
         model = Checkpoint
@@ -106,10 +113,10 @@ class FindingFilter(_Filters):
     run = filters.CharFilter(method="of_run", label="Run id or name")
     placement = filters.CharFilter(field_name="placement_id", label="Placement id")
     checkpoint = filters.CharFilter(field_name="placement__checkpoint_id", label="Checkpoint id")
-    code = filters.CharFilter(label="Code")
+    code = ChoiceInFilter(choices=_CODES, label="Code")
     severity = ChoiceInFilter(choices=Finding.Severity.choices, label="Severity")
     open = filters.BooleanFilter(field_name="resolved_at", lookup_expr="isnull", label="Still open")
-    source_kind = filters.CharFilter(label="scan, audit or drill")
+    source_kind = ChoiceInFilter(choices=_SOURCES, label="What found it")
 
     class Meta:
         model = Finding
@@ -122,7 +129,7 @@ class SteplessFilter(_Filters):
     tier = filters.CharFilter(field_name="tier_id", label="Tier id")
     run_name = filters.CharFilter(label="The name that its run would have")
     status = ChoiceInFilter(choices=Placement.Status.choices, label="Status")
-    format = filters.CharFilter(label="Format")
+    format = ChoiceInFilter(choices=_FORMATS, label="Format")
 
     class Meta:
         model = SteplessCheckpoint

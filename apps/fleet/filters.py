@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import django_filters
+from muster_agent.protocol.wire import TaskKind
 
 from apps.fleet.models import Agent, AgentTask, Cluster, ClusterInventory, JoinToken, Node
 
@@ -47,7 +48,7 @@ class AgentTaskFilter(django_filters.FilterSet):  # type: ignore[misc]  # the pa
     agent = django_filters.CharFilter(field_name="agent_id")
     owner_kind = django_filters.CharFilter()
     owner_id = django_filters.CharFilter()
-    kind = django_filters.CharFilter()
+    kind = django_filters.ChoiceFilter(choices=[(kind.value, kind.value) for kind in TaskKind])
     state = django_filters.ChoiceFilter(choices=AgentTask.State.choices)
 
     class Meta:

@@ -144,6 +144,26 @@ def test_a_filter_that_makes_no_sense_is_400(viewer: Caller, query: dict[str, st
     assert reply.status_code == 400 and reply.json()["errors"][0]["pointer"] == f"/{next(iter(query))}"
 
 
+@pytest.mark.parametrize(
+    ("path", "query", "words"),
+    [
+        ("checkpoints", {"format": "safetensor"}, {"safetensors", "dcp", "unknown"}),
+        ("stepless-checkpoints", {"format": "pt"}, {"torch_save", "gguf"}),
+        ("checkpoints", {"status": "complete,fine"}, {"complete", "missing"}),
+        ("findings", {"code": "shards_missing"}, {"shard_missing", "uncommitted"}),
+        ("findings", {"source_kind": "scans"}, {"scan", "audit", "drill"}),
+        ("tasks/", {"kind": "inventories"}, {"inventory", "reload"}),
+    ],
+)
+def test_a_word_that_a_filter_does_not_know_is_400_and_those_that_it_knows_are_named(
+    viewer: Caller, path: str, query: dict[str, str], words: set[str]
+) -> None:
+    reply = viewer.get(path, **query)
+    assert reply.status_code == 400
+    said = reply.json()["errors"][0]["detail"]
+    assert words <= set(said.rpartition("one of ")[2].rstrip(".").split(", ")), said
+
+
 def test_shards_placements_evidence_and_findings_have_their_lists(tier: Any, viewer: Caller) -> None:
     scanned(tier, listing(shard_map(10, findings=(finding(),))))
     checkpoint, placement = Checkpoint.objects.get(), Placement.objects.get()

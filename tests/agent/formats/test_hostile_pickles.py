@@ -17,8 +17,10 @@ import hostile_pickles  # noqa: E402
 HOSTILE = Path(__file__).parents[2] / "data" / "hostile"
 FILES = {path.name: path.read_bytes() for path in sorted(HOSTILE.glob("*.pkl"))}
 MEMORY_BYTES = 100 * 1024 * 1024
-SECONDS = 5.0
-"""A second of a quiet machine's, with room for a busy one."""
+SECONDS = 1.0
+"""Of a processor, in the best of a few attempts: where others use its caches and its other half, the same work takes
+three times as long."""
+ATTEMPTS = 4
 READER = """
 import json, resource, sys, time
 from muster_agent.formats import limits
@@ -51,6 +53,19 @@ print(json.dumps(told))
 def told_of(data: bytes, place: Path) -> dict[str, Any]:
     """What the readers made of it. Asserts what holds for every file: nothing ran, nothing was imported, and the bounds
     were kept."""
+    for _ in range(ATTEMPTS):
+        told = read_apart(data, place)
+        if seconds_of(told) < SECONDS:
+            break
+    assert seconds_of(told) < SECONDS
+    return told
+
+
+def seconds_of(told: dict[str, Any]) -> float:
+    return max(told["parse_plan seconds"], told["read_torch_pickle seconds"])
+
+
+def read_apart(data: bytes, place: Path) -> dict[str, Any]:
     file = place / "file"
     file.write_bytes(data)
     done = subprocess.run(
@@ -64,7 +79,6 @@ def told_of(data: bytes, place: Path) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(done.stdout)
     assert not (place / hostile_pickles.CANARY).exists()
     assert told["modules"] == []
-    assert max(told["parse_plan seconds"], told["read_torch_pickle seconds"]) < SECONDS
     return told
 
 
