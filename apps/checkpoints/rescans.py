@@ -40,7 +40,7 @@ def note_saves(agent: Agent, saves: Sequence[HookRecord], run_ids: Sequence[str]
         return
     tiers = StorageTier.objects.filter(cluster=agent.node.cluster_id)
     paths = [path for save in saves if isinstance(path := save.data.get("path"), str)]
-    wanted = {tier.pk for tier in tiers if is_posix(tier.uri) and any(contains(tier.uri, path) for path in paths)}
+    wanted = {tier.pk for tier in tiers if any(contains(tier.uri, path) for path in paths)}
     if len(paths) < len(saves):
         known = Placement.objects.filter(checkpoint__run__in=run_ids).order_by()
         wanted |= {tier.pk for tier in tiers.filter(pk__in=known.values("tier")) if is_posix(tier.uri)}
@@ -114,8 +114,9 @@ def _put_off(demand: ScanDemand, due_at: datetime) -> int:
 
 
 def request_overdue(now: datetime | None = None) -> int:
-    """Scan every tier without a schedule of its own that was last listed over `SCAN_SECONDS` ago and that somebody
-    reaches; gives how many scans were requested. One that failed is tried again only after that time."""
+    """Scan every tier at a path without a schedule of its own that was last listed over `SCAN_SECONDS` ago and that
+    somebody reaches; gives how many scans were requested. One that failed is tried again only after that time. Each
+    listing of a bucket is paid for, so buckets are listed when somebody says so."""
     if not settings.SCAN_SECONDS:
         return 0
     since = (now or timezone.now()) - timedelta(seconds=settings.SCAN_SECONDS)

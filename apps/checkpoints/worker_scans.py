@@ -1,7 +1,7 @@
-"""Scans by the workers themselves, where a tier's folder is mounted on their hosts: in slices, under a lease.
+"""Scans by the workers themselves, of folders that are mounted on their hosts and of buckets: in slices, under a lease.
 
 The listing is the very job that agents run. A slice ends after half a minute; what it has read is kept, so that the
-next one, in whatever worker, goes on from there.
+next one, in whatever worker, goes on from there. A bucket must be listed within one slice.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import Any
 from django.conf import settings
 from django.db import DataError
 from django.utils import timezone
+from muster_agent.formats.object_store import ObjectStore
+from muster_agent.formats.places import is_bucket
 from muster_agent.formats.walk import RootUnreadable
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.inventory import run_inventory
 from muster_agent.protocol.wire import InventoryBody, InventoryParams
+from muster_agent.storage.s3_client import S3Unavailable, connect
 
 from apps.checkpoints import scans
 from apps.checkpoints.models import InventoryScan
@@ -43,6 +46,11 @@ TOO_SLOW = "slice_too_short"
 _TOO_SLOW = (
     f"{MAX_IDLE_SLICES} slices of {settings.SCAN_SLICE_SECONDS:.0f} s brought nothing new: the folder, or one "
     "checkpoint in it, takes longer than a worker may work at a time. Have agents scan this tier."
+)
+
+_BUCKET_TOO_SLOW = (
+    f"listing the bucket, and reading what is new in it, takes longer than the {settings.SCAN_SLICE_SECONDS:.0f} s "
+    "that a worker may work at a time. Have an agent scan this tier, or scan the folders in it one by one."
 )
 
 
@@ -104,12 +112,17 @@ def work(scan_id: str) -> None:
         scans.end(scan, InventoryScan.State.FAILED, refusal, error_code=NOT_OPEN)
     elif not _count_slice(scan):
         scans.end(scan, InventoryScan.State.FAILED, _TOO_SLOW, error_code=TOO_SLOW)
+    elif is_bucket(scan.root):
+        _list_bucket(scan, scan.started_at or scan.created_at)
     else:
         _list(scan, scan.started_at or scan.created_at)
 
 
 def _refusal(root: str) -> str:
     """Why the workers may not list the root; its links are followed first."""
+    if is_bucket(root):
+        refused = not any(contains(allowed, root) for allowed in settings.WORKER_ROOTS)
+        return f"workers may list only below MUSTER_WORKER_ROOTS, and {root} is in none of them" * refused
     real = os.path.realpath(root)
     if any(contains(os.path.realpath(allowed), real) for allowed in settings.WORKER_ROOTS):
         return ""
@@ -141,6 +154,28 @@ def _list(scan: InventoryScan, listed_at: datetime) -> None:
             _go_on(scan, has_grown=True)
         else:
             _record(scan, body, listed_at)
+
+
+def _list_bucket(scan: InventoryScan, listed_at: datetime) -> None:
+    control = SliceControl(scan)
+    try:
+        body = run_inventory(InventoryParams(root=scan.root), control, store=_store(scan.root), note=control.note)
+    except SliceEnded:
+        scans.end(scan, InventoryScan.State.FAILED, _BUCKET_TOO_SLOW, error_code=TOO_SLOW)
+    except Cancelled:
+        log.info("scan %s was cancelled", scan.pk)
+    except RootUnreadable as error:
+        scans.end(scan, InventoryScan.State.FAILED, f"{error}; {error.hint}", error_code=ROOT_UNREADABLE)
+    else:
+        _record(scan, body, listed_at)
+
+
+def _store(root: str) -> ObjectStore:
+    """With the credentials and the endpoint of the worker's environment. Raises RootUnreadable."""
+    try:
+        return connect()
+    except S3Unavailable as error:
+        raise RootUnreadable(root, str(error), error.hint) from error
 
 
 def _go_on(scan: InventoryScan, *, has_grown: bool) -> None:

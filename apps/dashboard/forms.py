@@ -251,7 +251,7 @@ class TierScanForm(forms.Form):
         max_length=100,
         required=False,
         label="Schedule (cron)",
-        help_text="Such as 0 3 * * *; empty: whenever its last scan is old.",
+        help_text="Such as 0 3 * * *; empty: whenever its last scan is old, and a bucket only when asked.",
     )
     scan_time_zone = forms.CharField(
         max_length=64, initial="UTC", label="Time zone", help_text="Such as Europe/Berlin."
@@ -259,7 +259,7 @@ class TierScanForm(forms.Form):
     scanned_by = forms.ChoiceField(
         choices=StorageTier.ScannedBy.choices,
         label="Scanned by",
-        help_text="Workers list it themselves where MUSTER_WORKER_ROOTS has its folder.",
+        help_text="Workers list it themselves where MUSTER_WORKER_ROOTS has its folder or bucket.",
     )
 
     @classmethod

@@ -145,11 +145,9 @@ def _check_scanning(tier: StorageTier) -> None:
         raise InvalidInput(f"Use one of {', '.join(StorageTier.ScannedBy.values)}.", pointer="/scanned_by")
     if len(tier.scan_cron) > 100 or len(tier.scan_time_zone) > 64:
         raise InvalidInput("A schedule has at most 100 characters, a time zone 64.", pointer="/scan_cron")
-    if not is_posix(tier.uri) and tier.scan_cron:
-        raise InvalidInput("Only tiers at a path are scanned; leave the schedule empty.", pointer="/scan_cron")
     if tier.scanned_by == StorageTier.ScannedBy.WORKERS and not workers_may_list(tier.uri):
         raise InvalidInput(
-            f"Workers may list only below the folders in MUSTER_WORKER_ROOTS, and {tier.uri} is in none of them.",
+            f"Workers may list only below the folders and buckets in MUSTER_WORKER_ROOTS, and {tier.uri} is in none.",
             pointer="/scanned_by",
         )
 
@@ -157,4 +155,4 @@ def _check_scanning(tier: StorageTier) -> None:
 def workers_may_list(path: str) -> bool:
     """Whether the setting opens this path to the workers' own scans. By its text: links are followed and checked when
     it is listed."""
-    return is_posix(path) and any(contains(root, path) for root in settings.WORKER_ROOTS)
+    return any(contains(root, path) for root in settings.WORKER_ROOTS)

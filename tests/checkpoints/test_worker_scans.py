@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 import zlib
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from apps.fleet.models import AgentTask
 from apps.storage import services
 from apps.storage.models import StorageTier
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.formats.s3_server import S3Server
 from workers.tasks import scan as scan_tasks
 
 pytestmark = pytest.mark.django_db
@@ -244,3 +246,55 @@ def test_the_api_says_that_the_workers_list(tier: StorageTier) -> None:
     body = caller(Role.OPERATOR).post("scans", {"tier": tier.pk}).json()
     assert (body["agent"], body["state"], body["progress"]) == (None, "queued", {})
     assert caller(Role.VIEWER, "vera").get("scans").json()["items"][0]["id"] == body["id"]
+
+
+# -- buckets -----------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def bucket_tier(root: Path, settings: Any, monkeypatch: Any) -> Iterator[StorageTier]:
+    """The same two checkpoints, in a bucket that the workers may list. The store is emulated."""
+    with S3Server() as server:
+        server.store.put_folder(root, "runs")
+        for name, value in {
+            "AWS_ENDPOINT_URL": server.url,
+            "AWS_ACCESS_KEY_ID": "reader",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "NO_PROXY": "127.0.0.1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        settings.WORKER_ROOTS = ["s3://bucket/runs"]
+        yield factories.tier(factories.cluster(), "cold", "s3://bucket/runs", kind="object_store", scanned_by="workers")
+
+
+def test_a_schedule_has_the_workers_list_a_bucket(bucket_tier: StorageTier) -> None:
+    services.update_tier(tier=bucket_tier, actor="ada", scan_cron="0 3 * * *")
+    StorageTier.objects.update(next_scan_at=timezone.now())
+    assert rescans.fire_due() == 1
+    scan = InventoryScan.objects.get()
+    scan_tasks.list_slice(scan.pk)
+    scan.refresh_from_db()
+    assert (scan.state, scan.checkpoint_count, scan.agent) == ("finished", 2, None), scan.error
+    paths = Placement.objects.order_by("path").values_list("path", "status")
+    assert [(path.rpartition("/")[0], status) for path, status in paths] == [("s3://bucket/runs/llama", "complete")] * 2
+
+
+def test_a_bucket_is_not_listed_because_its_last_listing_is_old(bucket_tier: StorageTier, settings: Any) -> None:
+    settings.SCAN_SECONDS = 60
+    assert rescans.request_overdue(timezone.now() + timedelta(days=1)) == 0
+
+
+def test_a_bucket_that_the_workers_may_not_list_or_cannot_is_a_failed_scan(
+    bucket_tier: StorageTier, settings: Any, monkeypatch: Any
+) -> None:
+    with pytest.raises(InvalidInput, match="MUSTER_WORKER_ROOTS"):
+        services.update_tier(tier=bucket_tier, actor="ada", uri="s3://bucket/other")
+    bucket_tier.refresh_from_db()
+    monkeypatch.setattr(settings, "SCAN_SLICE_SECONDS", -1)
+    slow = scanned(bucket_tier)
+    assert (slow.state, slow.error_code) == ("failed", "slice_too_short") and "agent" in slow.error
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "no url")
+    refused = scanned(bucket_tier)
+    assert (refused.state, refused.error_code) == ("failed", "root_unreadable")
+    settings.WORKER_ROOTS = ["s3://bucket/runs-of-others"]
+    assert scanned(bucket_tier).error_code == "worker_roots"
+    assert Placement.objects.count() == 0
