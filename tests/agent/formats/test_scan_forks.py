@@ -86,10 +86,10 @@ def test_a_fork_that_dies_costs_time_only(root: Path, forks: list[int], monkeypa
     expected = alone(root, monkeypatch)
     plain = scan_forks._reply
 
-    def die(reading: Any, index: int, task: Any) -> bytes:
+    def die(reading: Any, index: int, task: Any, *, is_known: bool) -> bytes:
         if index == 4:
             os.kill(os.getpid(), signal.SIGKILL)
-        return plain(reading, index, task)
+        return plain(reading, index, task, is_known=is_known)
 
     monkeypatch.setattr(scan_forks, "_reply", die)
     assert same(inventory(root, grace_seconds=0), expected)
@@ -99,7 +99,7 @@ def test_what_a_fork_cannot_read_its_parent_reads(
     root: Path, forks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = alone(root, monkeypatch)
-    monkeypatch.setattr(scan_forks, "_answer", lambda *_: 1 / 0)
+    monkeypatch.setattr(scan_forks, "_answer", lambda *_, **_named: 1 / 0)
     assert same(inventory(root, grace_seconds=0), expected)
 
 
@@ -123,7 +123,7 @@ def test_large_metadata_is_left_to_the_parent(root: Path, forks: list[int], monk
 
 
 def test_a_cancelled_scan_ends_its_forks(root: Path, forks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_forks, "_reply", lambda *_: time.sleep(60))
+    monkeypatch.setattr(scan_forks, "_reply", lambda *_, **_named: time.sleep(60))
     stop = threading.Event()
     control = JobControl(cancel=stop)
     monkeypatch.setattr(control, "check", lambda: stop.set() or JobControl.check(control) if forks else None)

@@ -33,6 +33,10 @@ class Memory(Protocol):
         """What was found at `path`, if all that was looked at then, beginning at `folder`, lies as it did."""
         ...
 
+    def recall_listing(self, path: str, listing: bytes) -> ShardMap | None:
+        """As `recall`, where nothing but one folder was looked at then, by the digest of its listing."""
+        ...
+
     def keep(self, path: str, evidence: Evidence, shard_map: ShardMap) -> None: ...
 
 

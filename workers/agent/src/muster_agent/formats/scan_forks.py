@@ -1,4 +1,5 @@
 """Reading many checkpoints on several processors: forks of this process read a share each and send what they found.
+Of what an earlier scan knew, they list the folder and send how that lies.
 
 Only for a process without other threads: a fork of any other may wait for ever for a lock that nobody holds. A fork
 reads and answers, nothing else; what one cannot do, and what one that died had not done yet, its parent does itself.
@@ -22,7 +23,7 @@ import msgspec
 from muster_agent.formats.base import ShardMap
 from muster_agent.formats.child import Children
 from muster_agent.formats.child_wire import Request
-from muster_agent.formats.evidence import Evidence
+from muster_agent.formats.evidence import Evidence, digest
 from muster_agent.formats.folder import Folder
 from muster_agent.formats.limits import NeedsChild
 
@@ -48,11 +49,13 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """What a fork found for the task with that index; without `found` where the parent must look itself."""
+    """What a fork found for the task with that index, or the digest of its folder's `listing`; with neither the parent
+    must look itself."""
 
     index: int
     found: ShardMap | None = None
     note: Note | None = None
+    listing: bytes | None = None
     seen_at: float = 0.0
     entries: int = 0
     is_sealed: bool = False
@@ -69,10 +72,11 @@ def processes_for(tasks: int) -> int:
 
 
 class Forks:
-    """`processes` forks, each reading every so-manieth of `tasks`. Leaving the block ends them."""
+    """`processes` forks, each reading every so-manieth of `tasks`; of those at `known` paths they only list the folder.
+    Leaving the block ends them."""
 
-    def __init__(self, reading: Reading, tasks: list[Task], processes: int) -> None:
-        self._reading, self._tasks = reading, tasks
+    def __init__(self, reading: Reading, tasks: list[Task], known: frozenset[str], processes: int) -> None:
+        self._reading, self._tasks, self._known = reading, tasks, known
         self._waiting = set(range(len(tasks)))
         self._pipes: dict[int, bytearray] = {}
         self._pids: list[int] = []
@@ -119,7 +123,7 @@ class Forks:
             os.close(theirs)
             return
         if pid == 0:
-            _work(self._reading, self._tasks, indexes, theirs)
+            _work(self._reading, self._tasks, self._known, indexes, theirs)
         os.close(theirs)
         self._pids.append(pid)
         self._pipes[ours] = bytearray()
@@ -151,33 +155,35 @@ class _NoChildren(Children):
         raise NeedsChild
 
 
-def _work(reading: Reading, tasks: list[Task], indexes: range, pipe: int) -> None:
+def _work(reading: Reading, tasks: list[Task], known: frozenset[str], indexes: range, pipe: int) -> None:
     """In the fork: answer, and end without any of the parent's farewells."""
     gc.set_threshold(_GC_THRESHOLD)
     try:
         for index in indexes:
-            _send(pipe, _reply(reading, index, tasks[index]))
+            _send(pipe, _reply(reading, index, tasks[index], is_known=tasks[index].path in known))
     finally:
         os._exit(0)
 
 
-def _reply(reading: Reading, index: int, task: Task) -> bytes:
+def _reply(reading: Reading, index: int, task: Task, *, is_known: bool) -> bytes:
     try:
-        return msgspec.msgpack.encode(_answer(reading, index, task))
+        return msgspec.msgpack.encode(_answer(reading, index, task, is_known=is_known))
     except Exception:
         return msgspec.msgpack.encode(Reply(index))
 
 
-def _answer(reading: Reading, index: int, task: Task) -> Reply:
+def _answer(reading: Reading, index: int, task: Task, *, is_known: bool) -> Reply:
     from muster_agent.formats.scan_reading import entries_in
 
     seen_at = time.monotonic()
     folder = task.seen or task.look()
     entries = 0 if task.seen else entries_in(folder)  # before readers add what they reach in sub-folders
+    if is_known:
+        return Reply(index, listing=digest(folder), entries=entries, is_sealed=bool(folder.own))
     found = None if folder.gone else task.read(folder, reading.age_limit, _NoChildren())
     if not isinstance(found, ShardMap):
         return Reply(index)
-    return Reply(index, found, reading.note_of(found, folder), seen_at, entries, bool(folder.own))
+    return Reply(index, found, reading.note_of(found, folder), None, seen_at, entries, bool(folder.own))
 
 
 def _send(pipe: int, data: bytes) -> None:

@@ -18,7 +18,7 @@ from muster_agent.formats.checkpoint import Later
 from muster_agent.formats.child import Children
 from muster_agent.formats.evidence import Evidence, Memory, evidence_of, still_holds
 from muster_agent.formats.folder import Folder
-from muster_agent.formats.scan_forks import Forks, Note, processes_for
+from muster_agent.formats.scan_forks import Forks, Note, Reply, processes_for
 from muster_agent.formats.verdict import AgeLimit
 from muster_agent.jobs.control import JobControl
 
@@ -136,22 +136,34 @@ class Reading:
 
     def _here_and_in_forks(self, tasks: list[Task]) -> Iterator[ShardMap]:
         """Where reading costs CPU time and not waiting, other processors help."""
-        unknown = [task for task in tasks if self.memory is None or not self.memory.knows(task.path)]
-        processes = processes_for(len(unknown))
-        here = tasks if processes < 2 else [task for task in tasks if self.memory and self.memory.knows(task.path)]
+        processes = processes_for(len(tasks))
+        here = tasks if processes < 2 else []
         if processes > 1:
-            with Forks(self, unknown, processes) as forks:
+            memory = self.memory
+            known = frozenset(task.path for task in tasks if memory.knows(task.path)) if memory else frozenset[str]()
+            with Forks(self, tasks, known, processes) as forks:
                 for reply in forks.replies():
-                    if reply.found is None or reply.note is None:
-                        here.append(unknown[reply.index])
-                        continue
-                    self.counts.take(reply.entries)
-                    self.counts.unlisted -= unknown[reply.index].seen is None
-                    self.sealed.update([unknown[reply.index].path] if reply.is_sealed else [])
-                    yield self.take(unknown[reply.index], reply.seen_at, reply.found, reply.note)
+                    found = self._replied(tasks[reply.index], reply)
+                    if found is None:
+                        here.append(tasks[reply.index])
+                    else:
+                        yield found
                 here.extend(forks.unread())
         for task in here:
             yield from _present(self.read(task, later=True))
+
+    def _replied(self, task: Task, reply: Reply) -> ShardMap | None:
+        """None where this process must look itself."""
+        found = reply.found
+        if reply.listing is not None and self.memory:
+            found = self.memory.recall_listing(task.path, reply.listing)
+            self.counts.unchanged += found is not None
+        if found is None:
+            return None
+        self.counts.take(reply.entries)
+        self.counts.unlisted -= task.seen is None
+        self.sealed.update([task.path] if reply.is_sealed else [])
+        return found if reply.note is None else self.take(task, reply.seen_at, found, reply.note)
 
     def until(self, tasks: list[Task], enough: Enough, pointers: Sequence[Pointer]) -> Iterator[ShardMap]:
         """Newest named step first, and in each folder no older step once one was enough, except those that a pointer

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import msgspec
@@ -80,8 +80,15 @@ class ScanCache:
 
     def recall(self, path: str, folder: Folder) -> ShardMap | None:
         """See `Memory.recall`."""
+        return self._recalled(path, lambda evidence: still_holds(evidence, folder))
+
+    def recall_listing(self, path: str, listing: bytes) -> ShardMap | None:
+        """See `Memory.recall_listing`."""
+        return self._recalled(path, lambda evidence: evidence == Evidence((("", listing),)))
+
+    def _recalled(self, path: str, holds: Callable[[Evidence], bool]) -> ShardMap | None:
         found = self._stored(path) if self._recalls else None
-        if found is None or not still_holds(found.evidence, folder):
+        if found is None or not holds(found.evidence):
             return None
         self._used.add(path)
         return found.shard_map
