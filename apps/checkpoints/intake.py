@@ -9,10 +9,11 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 
 import msgspec
 from muster_agent.decide.model import Pointer
-from muster_agent.formats.base import Finding, Severity, ShardMap, Status
+from muster_agent.formats.base import Finding, Severity, ShardEntry, ShardMap, Status
 from muster_agent.formats.codes import finding
 from muster_agent.formats.fingerprint import bounded_mtime_ns, fingerprint
 from muster_agent.formats.places import is_bucket
@@ -37,9 +38,10 @@ ShardFields = tuple[int | None, int | None, int | None, str, int | None]
 """size_bytes, promised_bytes, rank, role, mtime_ns."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Listed:
-    """One checkpoint as listed, bounded."""
+    """One checkpoint as listed, bounded. What becomes of its files' `entries` is worked out when it is asked for, and
+    forgotten with its batch: a listing may have a million of them."""
 
     path: str
     run: str
@@ -54,11 +56,10 @@ class Listed:
     status: str
     resumable: bool
     reasons: list[str]
-    shards: dict[str, ShardFields]
+    entries: tuple[ShardEntry, ...]
     findings: list[Finding]
     newest_mtime_at: datetime | None
     middle_mtime_at: datetime | None
-    fingerprint: str
     total_bytes: int
     manifest: Manifest | None
 
@@ -66,6 +67,27 @@ class Listed:
     def was_read(self) -> bool:
         """False where the place could not be looked at: then nothing is known about its files."""
         return self.status != Status.UNREADABLE
+
+    @cached_property
+    def shards(self) -> dict[str, ShardFields]:
+        return {
+            shard.path: (
+                storable(shard.size_bytes),
+                storable(shard.promised_bytes),
+                small(shard.rank),
+                shard.role.value,
+                None if shard.mtime_ns is None else bounded_mtime_ns(shard.mtime_ns),
+            )
+            for shard in self.entries
+            if len(shard.path) <= MAX_SHARD_PATH_CHARACTERS and clean(shard.path, len(shard.path)) == shard.path
+        }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(present_files(self.shards))
+
+    def forget_shards(self) -> None:
+        self.__dict__.pop("shards", None)
 
     def files(self) -> list[tuple[str, int, int]]:
         return present_files(self.shards)
@@ -113,13 +135,19 @@ def batches(accepted: Iterable[Listed]) -> Iterator[list[Listed]]:
     batch: list[Listed] = []
     shard_count = 0
     for item in accepted:
-        if batch and (len(batch) >= BATCH_CHECKPOINTS or shard_count + len(item.shards) > BATCH_SHARDS):
-            yield batch
+        if batch and (len(batch) >= BATCH_CHECKPOINTS or shard_count + len(item.entries) > BATCH_SHARDS):
+            yield from _once(batch)
             batch, shard_count = [], 0
         batch.append(item)
-        shard_count += len(item.shards)
+        shard_count += len(item.entries)
     if batch:
-        yield batch
+        yield from _once(batch)
+
+
+def _once(batch: list[Listed]) -> Iterator[list[Listed]]:
+    yield batch
+    for item in batch:
+        item.forget_shards()
 
 
 def was_looked_at(path: str, not_looked_at: Iterable[str]) -> bool:
@@ -209,17 +237,6 @@ def _is_plain(path: str) -> bool:
 
 
 def _listed(shard_map: ShardMap, manifest: Manifest | None) -> Listed:
-    shards = {
-        shard.path: (
-            storable(shard.size_bytes),
-            storable(shard.promised_bytes),
-            small(shard.rank),
-            shard.role.value,
-            None if shard.mtime_ns is None else bounded_mtime_ns(shard.mtime_ns),
-        )
-        for shard in shard_map.shards
-        if len(shard.path) <= MAX_SHARD_PATH_CHARACTERS and clean(shard.path, len(shard.path)) == shard.path
-    }
     return Listed(
         path=shard_map.path,
         run=shard_map.run,
@@ -234,11 +251,10 @@ def _listed(shard_map: ShardMap, manifest: Manifest | None) -> Listed:
         status=shard_map.status.value,
         resumable=shard_map.resumable,
         reasons=[clean(reason, 500) for reason in shard_map.not_resumable_reasons[:20]],
-        shards=shards,
+        entries=shard_map.shards,
         findings=bounded(shard_map.findings, shard_map.path),
         newest_mtime_at=time_of(shard_map.newest_mtime_ns),
         middle_mtime_at=time_of(shard_map.middle_mtime_ns),
-        fingerprint=fingerprint(present_files(shards)),
         total_bytes=min(shard_map.total_bytes, _MAX_INTEGER),
         manifest=manifest,
     )

@@ -528,8 +528,16 @@ def test_racing_listings_of_one_root_record_each_thing_once(tier: Any) -> None:
 def test_batches_are_bounded_by_checkpoints_and_by_shards() -> None:
     accepted = sort_listing(listing(*(shard_map(n, shards=1) for n in range(600))), "/ckpt").accepted
     assert [len(batch) for batch in intake.batches(accepted)] == [250, 250, 100]
-    wide = dataclasses.replace(accepted[0], shards={f"s{n}": (1, 1, n, "model", 1) for n in range(15_000)})
+    wide = dataclasses.replace(accepted[0], entries=accepted[0].entries * 15_000)
     assert [len(batch) for batch in intake.batches([wide, wide, accepted[1]])] == [1, 2]
+
+
+def test_the_files_of_a_batch_that_was_taken_in_are_forgotten() -> None:
+    accepted = sort_listing(listing(*(shard_map(n, shards=1) for n in range(300))), "/ckpt").accepted
+    for batch in intake.batches(accepted):
+        assert all(item.shards for item in batch)
+        assert sum("shards" in vars(item) for item in accepted) == len(batch)
+    assert not any("shards" in vars(item) for item in accepted)
 
 
 def test_what_is_wrong_with_a_checkpoint_without_a_step_keeps_its_code_and_severity_and_is_counted(tier: Any) -> None:
