@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from muster_agent.formats.ahead import in_turn
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
@@ -31,11 +33,20 @@ _AHEAD = 128
 """Such objects held at a time: 32 MiB."""
 
 
+class _Kept(msgspec.Struct, frozen=True, gc=False):
+    """An object whose key is that of its folder and its name, else as `ObjectSeen` has it: there may be a million."""
+
+    size_bytes: int
+    mtime_ns: int
+    etag: str
+    is_archived: bool
+
+
 @dataclass(slots=True)
 class _Level:
     """One folder: `uploads` are those below it too, by relative path, with the time at which they were begun."""
 
-    files: dict[str, ObjectSeen] = field(default_factory=dict)
+    files: dict[str, _Kept] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     uploads: dict[str, int] = field(default_factory=dict)
     strange: list[str] = field(default_factory=list)
@@ -166,7 +177,12 @@ class S3Tree:
         """The object at `path` as the listing shows it. Raises OSError where it could not be listed."""
         parent, _, name = path.rpartition("/")
         level = self._level(parent)
-        return None if level is None else level.files.get(name)
+        kept = None if level is None else level.files.get(name)
+        if kept is None:
+            return None
+        return ObjectSeen(
+            bucket_and_prefix(parent)[1] + name, kept.size_bytes, kept.mtime_ns, kept.etag, kept.is_archived
+        )
 
     def _level(self, path: str) -> _Level | None:
         """The folder at `path`; None where no key lies in it. Raises OSError where it could not be listed."""
@@ -247,7 +263,8 @@ def _levels_of(
     listing: Listing, uploads: list[UploadSeen] | OSError, place: str, prefix: str
 ) -> tuple[_Levels, list[Finding]]:
     levels: _Levels = {}
-    for seen in listing.objects:
+    while listing.objects:  # what is taken is let go of, or the keys would be held twice
+        seen = listing.objects.pop()
         _take_object(levels, seen, place, seen.key[len(prefix) :])
     findings = _doubled(levels)
     if isinstance(uploads, OSError):
@@ -277,7 +294,11 @@ def _take_object(levels: _Levels, seen: ObjectSeen, place: str, name: str) -> No
     level = _made(levels, place, folders)
     level.newest_ns = _later(level.newest_ns, seen.mtime_ns)
     if last:
-        level.files[last] = seen
+        level.files[last] = _kept(seen)
+
+
+def _kept(seen: ObjectSeen) -> _Kept:
+    return _Kept(seen.size_bytes, seen.mtime_ns, seen.etag, seen.is_archived)
 
 
 def _take_upload(levels: _Levels, upload: UploadSeen, place: str, name: str) -> None:
@@ -324,7 +345,7 @@ def _one_level(listing: Listing, prefix: str) -> _Level:
     for seen in listing.objects:
         name = seen.key[len(prefix) :]
         if name and "/" not in name and name not in (".", ".."):
-            level.files[name] = seen
+            level.files[name] = _kept(seen)
     names = (one[len(prefix) :].removesuffix("/") for one in listing.prefixes)
     level.folders = {name for name in names if name not in ("", ".", "..")}
     level.newest_ns = max((seen.mtime_ns for seen in level.files.values()), default=None)
@@ -349,9 +370,9 @@ def _folder(level: _Level, path: str, root: str, tree: S3Tree) -> Folder:
 def _strange(keys: list[str]) -> list[Finding]:
     if not keys:
         return []
-    detail = f"{len(keys)} keys here cannot be names of files, {keys[0]!r} is one; they are not read"
+    detail = f"{len(keys)} keys here cannot be names of files, {min(keys)!r} is one; they are not read"
     cure = "Nothing need be done where they are not a checkpoint's; else copy them to keys without empty parts."
-    return [finding("path_unsafe", path=keys[0], detail=detail, severity=Severity.NOTE, cure=cure)]
+    return [finding("path_unsafe", path=min(keys), detail=detail, severity=Severity.NOTE, cure=cure)]
 
 
 def _unfinished(name: str) -> Finding:

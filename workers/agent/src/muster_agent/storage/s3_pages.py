@@ -4,6 +4,7 @@ million keys is minutes of one processor."""
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
@@ -89,6 +90,25 @@ def _refuse(*_: object) -> None:
     raise ValueError("a listing has no document type")
 
 
+class _Known(dict[str, int]):
+    """Numbers by their texts, each made once: shards of a run have one size, and files of a save nearly one time."""
+
+    def __init__(self, number_of: Callable[[str], int]) -> None:
+        super().__init__()
+        self._number_of = number_of
+
+    def __missing__(self, text: str) -> int:
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        number = self[text] = self._number_of(text)
+        return number
+
+
+_MOST_KNOWN = 1 << 14
+_SIZES = _Known(int)
+_TIMES = _Known(lambda text: unix_ns(datetime.fromisoformat(text)))
+
+
 class _Reader:
     """Takes the events of one page. `last` is the element that ended last."""
 
@@ -118,8 +138,8 @@ class _Reader:
         self._objects.append(
             ObjectSeen(
                 values.pop("Key"),
-                int(values.pop("Size")),
-                unix_ns(datetime.fromisoformat(values.pop("LastModified"))),
+                _SIZES[values.pop("Size")],
+                _TIMES[values.pop("LastModified")],
                 values.pop("ETag", ""),
                 kind in _ARCHIVE_CLASSES and not (in_progress == "false" and bool(expires)),
             )
