@@ -52,6 +52,8 @@ class Grid(NamedTuple):
         if part.dp < 0:
             return None
         tensors = self.tp or self.mp
+        if not part.mp:  # nearly every file of a scan
+            return part.dp * tensors
         stage, tensor = divmod(part.mp, tensors) if tensors else (0, part.mp)
         return (stage * self.dp + part.dp) * tensors + tensor
 

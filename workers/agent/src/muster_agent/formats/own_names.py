@@ -16,14 +16,14 @@ def misplaced_findings(roots: Mapping[str, str], expected: Collection[str] = ())
     """Files of one checkpoint that hold the state of another of its files. `roots`: the folder inside each file's zip,
     by the file's path in the checkpoint; `expected`: files that belong to it too, there or not. A name inside that
     none of them has means nothing: the whole may have been renamed, or written through a stream."""
-    suspects = sorted(name for name, root in roots.items() if root != _stem(name))
-    if not suspects:
-        return []
+    suspects = [name for name, root in roots.items() if root != _stem(name)]
+    inside = {roots[name] for name in suspects}
     names: dict[str, list[str]] = {}
-    for name in (*expected, *roots):
-        names.setdefault(_stem(name), []).append(name)
+    for name in (*expected, *roots) if inside else ():
+        if _stem(name) in inside:
+            names.setdefault(_stem(name), []).append(name)
     found = []
-    for name in suspects:
+    for name in sorted(suspects) if names else ():
         others = names.get(roots[name])
         if others:
             other = _nearest(name, others)

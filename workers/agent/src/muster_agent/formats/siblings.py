@@ -254,6 +254,9 @@ def _left_over(one: ShardMap) -> list[str]:
     """State files behind a pause in the times that no single save has: an hour, and ten times what the rest took. Files
     with several names are kept from step to step on purpose."""
     own = [shard for shard in one.shards if shard.role in _STATE and shard.mtime_ns and shard.shared_file is None]
+    times = [shard.mtime_ns or 0 for shard in own]
+    if not own or (max(times) - min(times)) / 1e9 <= GENERATION_GAP_SECONDS:
+        return []
     own.sort(key=lambda shard: shard.mtime_ns or 0)
     for index in range(1, len(own) // 2 + len(own) % 2):
         before, after = own[index - 1].mtime_ns or 0, own[index].mtime_ns or 0
