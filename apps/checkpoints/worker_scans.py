@@ -1,7 +1,7 @@
 """Scans by the workers themselves, of folders that are mounted on their hosts and of buckets: in slices, under a lease.
 
 The listing is the very job that agents run. A slice ends after half a minute; what it has read is kept, so that the
-next one, in whatever worker, goes on from there. A bucket must be listed within one slice.
+next one, in whatever worker, goes on from there. The keys of a bucket are listed anew in each slice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from muster_agent.formats.walk import RootUnreadable
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.inventory import run_inventory
 from muster_agent.protocol.wire import InventoryBody, InventoryParams
-from muster_agent.storage.s3_client import S3Unavailable, connect
+from muster_agent.storage.s3_client import S3Unavailable, connect_at
 
 from apps.checkpoints import scans
 from apps.checkpoints.models import InventoryScan
@@ -46,11 +46,6 @@ TOO_SLOW = "slice_too_short"
 _TOO_SLOW = (
     f"{MAX_IDLE_SLICES} slices of {settings.SCAN_SLICE_SECONDS:.0f} s brought nothing new: the folder, or one "
     "checkpoint in it, takes longer than a worker may work at a time. Have agents scan this tier."
-)
-
-_BUCKET_TOO_SLOW = (
-    f"listing the bucket, and reading what is new in it, takes longer than the {settings.SCAN_SLICE_SECONDS:.0f} s "
-    "that a worker may work at a time. Have an agent scan this tier, or scan the folders in it one by one."
 )
 
 
@@ -112,8 +107,6 @@ def work(scan_id: str) -> None:
         scans.end(scan, InventoryScan.State.FAILED, refusal, error_code=NOT_OPEN)
     elif not _count_slice(scan):
         scans.end(scan, InventoryScan.State.FAILED, _TOO_SLOW, error_code=TOO_SLOW)
-    elif is_bucket(scan.root):
-        _list_bucket(scan, scan.started_at or scan.created_at)
     else:
         _list(scan, scan.started_at or scan.created_at)
 
@@ -142,7 +135,8 @@ def _list(scan: InventoryScan, listed_at: datetime) -> None:
     control = SliceControl(scan)
     try:
         with remembered(scan.tier) as memory:
-            body = run_inventory(InventoryParams(root=scan.root), control, cache_file=memory.file, note=control.note)
+            params, store = InventoryParams(root=scan.root), _store(scan)
+            body = run_inventory(params, control, cache_file=memory.file, store=store, note=control.note)
     except SliceEnded:
         _go_on(scan, has_grown=memory.has_grown)
     except Cancelled:
@@ -156,26 +150,14 @@ def _list(scan: InventoryScan, listed_at: datetime) -> None:
             _record(scan, body, listed_at)
 
 
-def _list_bucket(scan: InventoryScan, listed_at: datetime) -> None:
-    control = SliceControl(scan)
+def _store(scan: InventoryScan) -> ObjectStore | None:
+    """For a bucket, at the tier's endpoint, with the credentials of the worker's environment. Raises RootUnreadable."""
+    if not is_bucket(scan.root):
+        return None
     try:
-        body = run_inventory(InventoryParams(root=scan.root), control, store=_store(scan.root), note=control.note)
-    except SliceEnded:
-        scans.end(scan, InventoryScan.State.FAILED, _BUCKET_TOO_SLOW, error_code=TOO_SLOW)
-    except Cancelled:
-        log.info("scan %s was cancelled", scan.pk)
-    except RootUnreadable as error:
-        scans.end(scan, InventoryScan.State.FAILED, f"{error}; {error.hint}", error_code=ROOT_UNREADABLE)
-    else:
-        _record(scan, body, listed_at)
-
-
-def _store(root: str) -> ObjectStore:
-    """With the credentials and the endpoint of the worker's environment. Raises RootUnreadable."""
-    try:
-        return connect()
+        return connect_at(scan.tier.store)
     except S3Unavailable as error:
-        raise RootUnreadable(root, str(error), error.hint) from error
+        raise RootUnreadable(scan.root, str(error), error.hint) from error
 
 
 def _go_on(scan: InventoryScan, *, has_grown: bool) -> None:

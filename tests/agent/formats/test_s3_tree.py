@@ -12,6 +12,7 @@ import pytest
 from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.s3_tree import S3Tree
 from muster_agent.formats.walk import Inventory, RootUnreadable, inventory
+from muster_agent.jobs.scan_cache import ScanCache
 from muster_agent.storage import s3_client
 from muster_agent.storage.s3_client import S3Store, connect
 
@@ -90,6 +91,36 @@ def sharded(server: S3Server, prefix: str = "runs/llama/step-100", storage_class
     for key, one in server.store.objects.items():
         if key.startswith(prefix):
             one.unix_seconds = time.time() - DAY
+
+
+def test_what_lies_as_an_earlier_scan_left_it_is_listed_and_not_read(server: S3Server, tmp_path: Path) -> None:
+    sharded(server)
+    found = []
+    for _ in range(2):
+        server.store.requests.clear()
+        with ScanCache(tmp_path / "cache", "s3://bucket/runs") as cache:
+            found.append(inventory("s3://bucket/runs", store=client(server), memory=cache))
+    assert [one.unchanged for one in found] == [0, 1]
+    assert found[0].checkpoints == found[1].checkpoints
+    assert not any("step-100" in request for request in server.store.requests)
+
+
+@pytest.mark.parametrize("change", ["archived", "written again", "being written"])
+def test_a_change_that_only_a_bucket_has_is_seen_by_a_scan_that_remembers(
+    server: S3Server, tmp_path: Path, change: str
+) -> None:
+    sharded(server)
+    shard = next(key for key in server.store.objects if key.endswith(".safetensors"))
+    for _ in range(2):
+        with ScanCache(tmp_path / "cache", "s3://bucket/runs") as cache:
+            found = inventory("s3://bucket/runs", store=client(server), memory=cache)
+        if change == "archived":
+            server.store.objects[shard].storage_class = "GLACIER"
+        elif change == "written again":
+            server.store.objects[shard].unix_seconds += 1
+        else:
+            server.store.uploads.append((shard, time.time()))
+    assert found.unchanged == 0
 
 
 def only(found: Inventory) -> ShardMap:

@@ -129,8 +129,6 @@ def listed(
 ) -> Inventory:
     """The inventory of PATH, through `store` where it lies in a bucket, or the failure that a user can act on."""
     place = checked_place(path)
-    if store is not None and cache_file is not None:
-        raise CommandFailed("--cache is not for buckets yet", hint="leave it out", code=ExitCode.USAGE)
     try:
         with contextlib.ExitStack() as stack:
             cache = stack.enter_context(ScanCache(cache_file, place)) if cache_file else None

@@ -58,8 +58,9 @@ def still_holds(evidence: Evidence, folder: Folder) -> bool:
 
 
 def digest(folder: Folder) -> bytes:
-    """XXH3-128 of one listing: names, sizes, times and inodes. The time of a file's last status change cannot be set
-    back, so it tells even of a file that was written again with its size and time of change kept."""
+    """XXH3-128 of one listing: names, sizes, times and inodes, and in a bucket what is archived or being uploaded. The
+    time of a file's last status change, and that of an object, cannot be set back, so they tell even of a file that was
+    written again with its size and time of change kept."""
     names = sorted(filter(_is_own, folder.files))
     listing = (
         names,
@@ -69,6 +70,8 @@ def digest(folder: Folder) -> bytes:
         sorted(filter(_is_own, folder.blocked)),
         [(found.code, found.path, found.detail) for found in folder.findings if _is_own(found.path.removeprefix("/"))],
         folder.listed,
+        sorted(filter(_is_own, folder.archived)),
+        sorted(folder.uploads.items()),
     )
     try:
         return xxhash.xxh3_128_digest(msgspec.msgpack.encode(listing))

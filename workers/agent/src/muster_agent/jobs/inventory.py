@@ -38,15 +38,14 @@ def run_inventory(
 
     With `cache_file`, a checkpoint that lies as an earlier scan left it costs the listing of its folders only, and a
     scan that was stopped goes on where it was; nobody but Muster writes that file. `note` gets a line now and then on
-    how the scan goes, and on a cache that could not be used. `store` is the client of a root in a bucket, which has no
-    cache.
+    how the scan goes, and on a cache that could not be used. `store` is the client of a root in a bucket.
     Raises RootUnreadable where the root cannot be listed, or turns into another folder meanwhile.
     """
     control, began_at = control or JobControl(), time.monotonic()
     mark = None if store is not None else root_mark(params.root)
     with ExitStack() as stack:
         cache = None
-        if cache_file is not None and store is None:
+        if cache_file is not None:
             cache = stack.enter_context(ScanCache(cache_file, params.root, recalls=params.known, replace_damaged=True))
         found = inventory(
             params.root, settle_seconds=params.settle_seconds, control=control, memory=cache, note=note, store=store

@@ -20,6 +20,7 @@ import xxhash
 from muster_agent.formats.base import ShardMap
 from muster_agent.formats.evidence import Evidence, readers_version, still_holds
 from muster_agent.formats.folder import Folder
+from muster_agent.formats.places import resolved
 
 APPLICATION_ID = 0x6D757374
 """Marks the file as ours, so that a wrong path given by a user is never written over."""
@@ -60,7 +61,7 @@ class ScanCache:
         self.trouble: str | None = None
         self._recalls = recalls
         self._file = os.fspath(file)
-        self._root = f"{root}\0{os.path.realpath(root)}"
+        self._root = f"{root}\0{resolved(root)}"
         self._lock = threading.Lock()
         self._waiting: dict[str, _Found] = {}
         self._flushed_at = time.monotonic()

@@ -24,7 +24,7 @@ def prepare(params: InventoryParams, context: TaskContext) -> Run:
         try:
             wanted, note = msgspec.structs.replace(params, root=root), context.reporter.log
             if store is not None:  # waits for the network, not for a processor
-                body = run_inventory(wanted, context.control, store=store, note=note)
+                body = run_inventory(wanted, context.control, cache_file=context.scan_cache, store=store, note=note)
             else:
                 body = run_apart(wanted, context.control, cache_file=context.scan_cache, note=note)
         except RootUnreadable as error:
