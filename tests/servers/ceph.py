@@ -68,6 +68,7 @@ osd class update on start = false
 rgw dns name =
 rgw enable usage log = false
 rgw lc debug interval = 10
+rgw mp lock max time = 20
 rgw gc obj min wait = 1
 rgw gc processor period = 10
 rgw gc processor max time = 10
