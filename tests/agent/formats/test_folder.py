@@ -5,17 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from muster_agent.formats import folder as module
 from muster_agent.formats.base import Status
+from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.folder import Folder, PosixTree, look
 from muster_agent.formats.names import is_noise
 from muster_agent.formats.walk import RootUnreadable, inventory
 from muster_agent.jobs.control import Cancelled, JobControl
 
 from tests.agent.checkpoint_factory import write_checkpoint
+from tests.agent.formats.damage import age, copy_sample
 
 
 def codes(folder: Folder) -> list[str]:
@@ -57,6 +60,7 @@ def test_files_folders_and_links_are_told_apart_and_the_rest_is_left_out(tmp_pat
     assert {name: seen.size_bytes for name, seen in found.files.items()} == {"a.pt": 5, "link.pt": 5}
     assert (found.folders, found.links, found.own) == (["sub"], {"link.pt"}, {".muster-manifest.json"})
     assert codes(found) == []
+    assert found.special == {"pipe": "named pipe", "socket": "socket"}
 
 
 def test_names_of_one_file_can_be_told(tmp_path: Path) -> None:
@@ -187,3 +191,43 @@ def test_a_root_where_the_storage_is_not_mounted_is_an_error(tmp_path: Path, mon
         inventory(tmp_path / "ckpt")
     write_checkpoint(tmp_path / "ckpt", 1, rank_bytes=300, world_size=1)
     assert len(inventory(tmp_path / "ckpt", control=JobControl()).checkpoints) == 1
+
+
+# -- what lies in a file's place and is none ---------------------------------------------------------------------------
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        here = os.getcwd()
+        os.chdir(path.parent)
+        try:
+            one.bind(path.name)
+        finally:
+            os.chdir(here)
+
+
+@pytest.mark.parametrize(("make", "word"), [(_pipe, "named pipe"), (_socket, "socket"), (Path.mkdir, "folder")])
+@pytest.mark.parametrize("name", ["__1_0.distcp", "a shard of an index"])
+def test_what_lies_in_a_shards_place_and_is_no_file_is_named(
+    tmp_path: Path, make: Callable[[Path], None], word: str, name: str
+) -> None:
+    if name.endswith(".distcp"):
+        place = copy_sample("dcp/w2/step-10", tmp_path)
+    else:
+        place = copy_sample("huggingface/save_pretrained-sharded", tmp_path)
+        name = min(one.name for one in place.glob("*.safetensors"))
+    (place / name).unlink()
+    make(place / name)
+    age(place)
+    shard_map = read_checkpoint(place)
+    assert shard_map.status in (Status.CORRUPT, Status.INCOMPLETE) and not shard_map.resumable
+    assert any(found.path == name and word in found.detail for found in shard_map.findings)
+
+
+def test_a_pipe_beside_a_checkpoint_changes_nothing(tmp_path: Path) -> None:
+    place = copy_sample("dcp/w2/step-10", tmp_path)
+    _pipe(place / "control")
+    age(place)
+    assert read_checkpoint(place).status is Status.COMPLETE

@@ -94,6 +94,8 @@ class Folder:
     blocked: set[str] = field(default_factory=set)
     targets: dict[str, str] = field(default_factory=dict)
     """What the links among `blocked` say, by their names."""
+    special: dict[str, str] = field(default_factory=dict)
+    """Pipes, sockets and devices, which are never opened: what each is, by name."""
     own: set[str] = field(default_factory=set)
     identities: dict[str, tuple[int, int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -257,8 +259,16 @@ def _take(folder: Folder, entries: list[os.DirEntry[str]], device: int) -> None:
                 continue
             folder.folders.append(name)
             folder.identities[name] = seen.st_dev, seen.st_ino
+        else:
+            folder.special[name] = _SPECIAL_KINDS.get(kind, "special file")
 
 
+_SPECIAL_KINDS = {
+    stat.S_IFIFO: "named pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "character device",
+    stat.S_IFBLK: "block device",
+}
 _SPECIAL_FIRST, _SPECIAL_LAST = ".l", "n"
 """What every name that `is_noise` knows begins or ends with; a test holds the two together."""
 _REGULAR = stat.S_IFREG
@@ -309,6 +319,8 @@ def _take_named(folder: Folder, name: str) -> None:
         return
     if stat.S_ISREG(seen.st_mode):
         folder.files[name] = seen_of(seen)
+    elif not stat.S_ISDIR(seen.st_mode):
+        folder.special[name] = _SPECIAL_KINDS.get(stat.S_IFMT(seen.st_mode), "special file")
 
 
 def trouble(error: OSError, path: str) -> Finding:

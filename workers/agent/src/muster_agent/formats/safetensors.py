@@ -123,7 +123,10 @@ def add_absent(
     promised: int | None = None,
     cure: str | None = None,
 ) -> None:
-    """A promised file that is not among the folder's readable files: missing, unless it could not be looked at."""
+    """A promised file that is not among the folder's readable files: missing, unless it could not be looked at, or
+    something else lies in its place."""
     draft.shards.append(ShardEntry(path=name, size_bytes=None, promised_bytes=promised, rank=rank, role=Role.MODEL))
     if name not in folder.blocked and folder.listed:
+        other = "folder" if name in folder.folders else folder.special.get(name)
+        detail = f"{name} is a {other}, not a file with bytes in it" if other else detail
         draft.findings.append(finding("shard_missing", path=name, detail=detail, cure=cure))
