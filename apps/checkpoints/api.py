@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.db.models import Prefetch, QuerySet
-from drf_spectacular.utils import extend_schema, extend_schema_view
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework import mixins
 from rest_framework.decorators import action
 from rest_framework.generics import get_object_or_404
@@ -18,6 +18,7 @@ from apps.checkpoints.filters import CheckpointFilter, FindingFilter, PlacementF
 from apps.checkpoints.models import (
     Checkpoint,
     Finding,
+    Manifest,
     Placement,
     RunAttempt,
     Shard,
@@ -37,8 +38,12 @@ from apps.checkpoints.serializers import (
     ShardSerializer,
     SteplessCheckpointSerializer,
     StepSerializer,
+    TensorSerializer,
     UpdateRunSerializer,
 )
+from apps.checkpoints.tensors import tensors_page
+from apps.core.errors import Conflict
+from apps.core.pagination import KeysetPagination
 from apps.core.serializers import body_of
 from apps.fleet.access import scoped
 from apps.fleet.rest import ReadViewSet, ScopedViewSet
@@ -204,6 +209,45 @@ class CheckpointShardViewSet(PartsViewSet):
     def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         owner = self.parent(Checkpoint.objects.all(), "run__cluster", self.kwargs["checkpoint"])
         return rows.filter(placement__checkpoint=owner)
+
+
+class TensorPagination(KeysetPagination):
+    """Pages by place in the order of names, the only one that there is."""
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        return [one for one in super().get_schema_operation_parameters(view) if one["name"] != "sort"]
+
+
+@extend_schema_view(
+    list=extend_schema(
+        operation_id="list_checkpoint_tensors",
+        summary="The tensors of a sealed checkpoint, and where each lies",
+        parameters=[
+            OpenApiParameter("prefix", str, description="Only tensors whose names begin so."),
+            OpenApiParameter("placement", str, description="The copy whose manifest counts; else the newest one."),
+        ],
+    )
+)
+class CheckpointTensorViewSet(PartsViewSet):
+    queryset = Manifest.objects.filter(tensor_count__gt=0)
+    serializer_class = TensorSerializer
+    pagination_class = TensorPagination
+    cluster_path = "checkpoint__run__cluster"
+
+    def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        owner = self.parent(Checkpoint.objects.all(), "run__cluster", self.kwargs["checkpoint"])
+        copy = self.request.query_params.get("placement")
+        return rows.filter(checkpoint=owner, **({"placements": copy} if copy else {})).order_by("-sealed_at")
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        manifest = self.get_queryset().values_list("pk", flat=True).first()
+        if manifest is None:
+            raise Conflict("Its tensors are not known: seal a copy of it, of a format that tells its tensors.")
+        prefix, pages = request.query_params.get("prefix", ""), TensorPagination()
+        tensors = pages.take_page(
+            lambda limit, cursor: tensors_page(manifest, prefix=prefix, limit=limit, cursor=cursor), request
+        )
+        return pages.get_paginated_response(TensorSerializer(tensors, many=True).data)
 
 
 @extend_schema_view(list=extend_schema(operation_id="list_checkpoint_findings", summary="Findings about a checkpoint"))

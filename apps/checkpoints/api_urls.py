@@ -14,6 +14,7 @@ router.register(
     rf"checkpoints/(?P<checkpoint>{api.ID})/placements", api.CheckpointPlacementViewSet, "api-checkpoint-placement"
 )
 router.register(rf"checkpoints/(?P<checkpoint>{api.ID})/shards", api.CheckpointShardViewSet, "api-checkpoint-shard")
+router.register(rf"checkpoints/(?P<checkpoint>{api.ID})/tensors", api.CheckpointTensorViewSet, "api-checkpoint-tensor")
 router.register(
     rf"checkpoints/(?P<checkpoint>{api.ID})/findings", api.CheckpointFindingViewSet, "api-checkpoint-finding"
 )

@@ -12,7 +12,7 @@ from muster_agent.protocol.trust import Trust
 
 from apps.checkpoints import models
 from apps.checkpoints.intake import Listed
-from apps.checkpoints.manifests import manifest_row, sealed_at
+from apps.checkpoints.manifests import manifest_row, sealed_at, store_tensors
 from apps.core.errors import InvalidInput
 
 SOURCE_KIND = "manifest"
@@ -29,6 +29,7 @@ class ManifestIntake:
             models.Manifest.objects.filter(pk__in=set(self._ids.values())).values_list("pk", "checkpoint")
         )
         self._new: dict[str, models.Manifest] = {}
+        self._read: dict[str, Manifest] = {}
         self._evidence: list[models.TrustEvidence] = []
         self._findings: dict[str, tuple[Finding, ...]] = {}
         for _row, checkpoint, item in entries:
@@ -42,6 +43,7 @@ class ManifestIntake:
         if identity not in self._owners and item.manifest.step in (None, item.step):
             try:
                 self._new[identity] = manifest_row(checkpoint, item.manifest)
+                self._read[identity] = item.manifest
             except InvalidInput as error:
                 self._ids.pop(item.path)
                 self._findings[item.path] = (_unusable(item, error.detail),)
@@ -89,6 +91,8 @@ class ManifestIntake:
 
     def write_manifests(self) -> None:
         models.Manifest.objects.bulk_create(self._new.values(), ignore_conflicts=True)
+        for identity, manifest in self._read.items():
+            store_tensors(identity, manifest)
 
     def write_evidence(self) -> None:
         """A seal that was voided and whose files are back (restored with their times) stands again."""

@@ -15,6 +15,7 @@ from muster_agent.manifest.model import Manifest, canonical_bytes
 
 from apps.checkpoints import models
 from apps.checkpoints.findings import clean
+from apps.checkpoints.tensors import tensor_pages
 from apps.core.errors import Conflict, InvalidInput
 
 MAX_MANIFEST_BYTES = 256 * 1024 * 1024
@@ -27,10 +28,18 @@ def store_manifest(*, checkpoint: models.Checkpoint, manifest: Manifest) -> mode
     too large, Conflict for one that another checkpoint already has."""
     fresh = manifest_row(checkpoint, manifest)
     models.Manifest.objects.bulk_create([fresh], ignore_conflicts=True)
+    store_tensors(fresh.pk, manifest)
     row = models.Manifest.objects.get(pk=fresh.pk)
     if row.checkpoint_id != checkpoint.pk:
         raise Conflict("This manifest belongs to another checkpoint; one of the two lies in a folder that was copied.")
     return row
+
+
+def store_tensors(manifest_id: str, manifest: Manifest) -> None:
+    """Keep the list of its tensors; the same again changes nothing."""
+    models.TensorPage.objects.bulk_create(
+        tensor_pages(manifest_id, manifest.tensors), ignore_conflicts=True, batch_size=50
+    )
 
 
 def manifest_row(checkpoint: models.Checkpoint, manifest: Manifest) -> models.Manifest:

@@ -185,6 +185,23 @@ class Manifest(models.Model):
         return self.id[:12]
 
 
+class TensorPage(models.Model):
+    """A thousand tensors of a manifest, in the order of their names: where each lies, as what, and its digest."""
+
+    manifest = models.ForeignKey(Manifest, on_delete=models.CASCADE, related_name="tensor_pages")
+    number = models.PositiveIntegerField()
+    first_name = models.TextField()
+    tensor_count = models.PositiveIntegerField()
+    body = models.BinaryField()
+    """zlib of a JSON list."""
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["manifest", "number"], name="tensor_page_of_manifest")]
+
+    def __str__(self) -> str:
+        return f"{self.manifest_id[:12]} {self.number}"
+
+
 class Placement(models.Model):
     """One copy of one checkpoint on one tier. Status is what lies there; trust is what was proven of it."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
+from msgspec import UnsetType
 from muster_agent.decide.model import ResumeRequest
 from muster_agent.formats.explain_words import FORMAT_WORDS
+from muster_agent.manifest.model import TensorDigest
 from muster_agent.protocol.trust import Trust
 from rest_framework import serializers
 
@@ -111,6 +113,26 @@ class ShardSerializer(serializers.ModelSerializer[Shard]):
         model = Shard
         fields = ["placement", "path", "size_bytes", "promised_bytes", "rank", "role", "mtime_ns"]
         read_only_fields = fields
+
+
+class TensorSerializer(serializers.Serializer[Any]):
+    """One range of bytes; a tensor that lies in several pieces has several. `dtype` and `shape` are null where the
+    checkpoint was sealed before they were kept."""
+
+    name = serializers.CharField()
+    dtype = serializers.SerializerMethodField()
+    shape = serializers.SerializerMethodField()
+    shard = serializers.CharField()
+    offset_bytes = serializers.IntegerField()
+    length_bytes = serializers.IntegerField()
+    xxh3_64 = serializers.CharField()
+
+    def get_dtype(self, tensor: TensorDigest) -> str | None:
+        return tensor.dtype or None
+
+    @extend_schema_field({"type": ["array", "null"], "items": {"type": "integer"}})
+    def get_shape(self, tensor: TensorDigest) -> list[int] | None:
+        return None if isinstance(tensor.shape, UnsetType) else list(tensor.shape)
 
 
 class PlacementSerializer(serializers.ModelSerializer[Placement]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.core import signing
@@ -90,9 +91,14 @@ class KeysetPagination(BasePagination):
         order = request.query_params.get("sort") or allowed[0]
         if order.lstrip("-") not in {name.lstrip("-") for name in allowed}:
             raise ValidationError({"sort": f"Sort by one of {', '.join(name.lstrip('-') for name in allowed)}."})
-        cursor = request.query_params.get("cursor")
+        return self.take_page(
+            lambda limit, cursor: keyset_page(queryset, order=order, limit=limit, cursor=cursor), request
+        )
+
+    def take_page(self, page_of: Callable[[int, str | None], Page], request: Request) -> list[Any]:
+        """The items of the page that `page_of` gives for the limit and the cursor that were asked for."""
         try:
-            self.page = keyset_page(queryset, order=order, limit=self._limit(request), cursor=cursor)
+            self.page = page_of(self._limit(request), request.query_params.get("cursor"))
         except ValueError as error:
             raise ValidationError({"cursor": str(error)}) from error
         return self.page.items

@@ -44,6 +44,7 @@ urlpatterns = [
     path("checkpoints/<str:checkpoint_id>/move/", moves.move_start, name="checkpoint-move"),
     path("checkpoints/<str:checkpoint_id>/pin/", moves.checkpoint_pin, name="checkpoint-pin"),
     path("checkpoints/<str:checkpoint_id>/labels/", moves.checkpoint_labels, name="checkpoint-labels"),
+    path("checkpoints/<str:checkpoint_id>/tensors/", checkpoints.checkpoint_tensors, name="tensors"),
     path("checkpoints/<str:checkpoint_id>/audit/", checkpoints.checkpoint_audit, name="checkpoint-audit"),
     path("drills/", drills.drill_list, name="drills"),
     path("drills/start/", drills.drill_start, name="drill-start"),

@@ -105,6 +105,7 @@ OPERATIONS: dict[str, Needs] = {
     "list_checkpoint_findings": VIEWER,
     "list_checkpoint_placements": VIEWER,
     "list_checkpoint_shards": VIEWER,
+    "list_checkpoint_tensors": VIEWER,
     "list_stepless_checkpoints": VIEWER,
     "get_stepless_checkpoint": VIEWER,
     "list_placements": VIEWER,

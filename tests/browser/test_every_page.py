@@ -17,6 +17,7 @@ PAGES = [
     "run-empty",
     "checkpoints",
     "checkpoint",
+    "tensors",
     "checkpoint-damaged",
     "drills",
     "drill-failover",

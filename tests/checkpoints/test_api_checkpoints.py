@@ -249,6 +249,7 @@ def test_a_stranger_sees_nothing_of_another_cluster(run: TrainingRun, tier: Any)
         f"runs/{run.pk}", "runs/llama-70b", f"runs/{run.pk}/steps", f"runs/{run.pk}/attempts",
         f"checkpoints/{checkpoint.pk}", f"checkpoints/{checkpoint.pk}/shards",
         f"checkpoints/{checkpoint.pk}/placements", f"checkpoints/{checkpoint.pk}/findings",
+        f"checkpoints/{checkpoint.pk}/tensors",
         f"placements/{placement.pk}", f"placements/{placement.pk}/shards", f"placements/{placement.pk}/evidence",
         f"scans/{scan.pk}",
     ):  # fmt: skip

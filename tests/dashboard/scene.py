@@ -10,6 +10,7 @@ from typing import Any
 import factories
 import msgspec
 from django.utils import timezone
+from muster_agent.manifest.model import TensorDigest
 
 from apps.accounts.models import Role, User
 from apps.accounts.services import log_activity
@@ -24,9 +25,11 @@ from apps.checkpoints.models import (
     RunAttempt,
     ScanChange,
     StepReport,
+    TensorPage,
     TrainingRun,
     TrustEvidence,
 )
+from apps.checkpoints.tensors import tensor_pages
 from apps.core import heartbeats
 from apps.core.transitions import record
 from apps.drills.models import Drill, DrillPlan, DrillRung, PlanOccurrence, RankResult
@@ -217,6 +220,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "run-empty": f"/runs/{scene.empty_run.pk}/",
         "checkpoints": "/checkpoints/",
         "checkpoint": f"/checkpoints/{scene.good.checkpoint_id}/",
+        "tensors": f"/checkpoints/{scene.good.checkpoint_id}/tensors/",
         "checkpoint-damaged": f"/checkpoints/{scene.damaged.checkpoint_id}/",
         "drills": "/drills/",
         "drill-failover": f"/drills/{scene.failover.pk}/",
@@ -394,7 +398,7 @@ def _retention(
 
 
 def _manifest(checkpoint: Checkpoint, at: datetime) -> Manifest:
-    return Manifest.objects.create(
+    row = Manifest.objects.create(
         id=f"{checkpoint.step:064x}",
         checkpoint=checkpoint,
         version=1,
@@ -404,8 +408,24 @@ def _manifest(checkpoint: Checkpoint, at: datetime) -> Manifest:
         root_xxh3_128="0" * 32,
         sealed_at=at,
         body=b"",
+        tensor_count=240,
         created_at=at,
     )
+    parts = [f"model.layers.{layer}.{part}.weight" for layer in range(120) for part in ("attention.wq", "mlp.down")]
+    tensors = [
+        TensorDigest(
+            name=name,
+            shard="rank-00000-of-00064.safetensors",
+            offset_bytes=4096 * index,
+            length_bytes=4096,
+            xxh3_64=f"{index:016x}",
+            dtype="bfloat16",
+            shape=(64, 32),
+        )
+        for index, name in enumerate(parts)
+    ]
+    TensorPage.objects.bulk_create(tensor_pages(row.pk, tensors))
+    return row
 
 
 def _prove(placement: Placement, rung: str, kind: str, source: str, at: datetime, **fields: Any) -> None:

@@ -670,4 +670,25 @@ class Migration(migrations.Migration):
                 "constraints": [models.UniqueConstraint(fields=("tier", "path"), name="stepless_path_on_tier")],
             },
         ),
+        migrations.CreateModel(
+            name="TensorPage",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.PositiveIntegerField()),
+                ("first_name", models.TextField()),
+                ("tensor_count", models.PositiveIntegerField()),
+                ("body", models.BinaryField()),
+                (
+                    "manifest",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="tensor_pages",
+                        to="checkpoints.manifest",
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [models.UniqueConstraint(fields=("manifest", "number"), name="tensor_page_of_manifest")],
+            },
+        ),
     ]

@@ -82,7 +82,7 @@ def by_checkpoint(copies: Iterable[Placement]) -> list[tuple[Checkpoint, list[Pl
 
 
 def placements_of(checkpoint: Checkpoint) -> list[Placement]:
-    rows = Placement.objects.filter(checkpoint=checkpoint).select_related("tier", "manifest")
+    rows = Placement.objects.filter(checkpoint=checkpoint).select_related("tier", "manifest").defer("manifest__body")
     return list(rows.order_by("tier__speed_order", "pk"))
 
 

@@ -13,7 +13,9 @@ from apps.audits import services as audits
 from apps.audits.models import Audit, StaleCheck
 from apps.checkpoints.explanations import roles_of
 from apps.checkpoints.models import Checkpoint, Placement, SteplessCheckpoint, TrainingRun
+from apps.checkpoints.tensors import tensors_page
 from apps.core.errors import InvalidInput
+from apps.core.pagination import Page
 from apps.dashboard import pages
 from apps.dashboard.facets import facet
 from apps.dashboard.forms import AuditForm
@@ -22,6 +24,7 @@ from apps.fleet.access import scoped
 from apps.transfers.marks import marks_of
 
 SHARDS = 50
+TENSORS = 100
 STEPLESS = 50
 
 
@@ -90,6 +93,34 @@ def checkpoint_detail(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
         "can_drill": any(rows_of.is_readable(copy) for copy in copies),
     }
     return render(request, "dashboard/checkpoint.html", context)
+
+
+@pages.page
+def checkpoint_tensors(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
+    """The tensors of one sealed copy, by name."""
+    rows = Checkpoint.objects.select_related("run__cluster")
+    checkpoint: Checkpoint = pages.find(request, rows, "run__cluster", checkpoint_id)
+    copies = [copy for copy in rows_of.placements_of(checkpoint) if copy.manifest and copy.manifest.tensor_count]
+    chosen = next((copy for copy in copies if copy.pk == request.GET.get("copy")), copies[0] if copies else None)
+    prefix = request.GET.get("prefix", "")[:1000]
+    context: dict[str, Any] = {
+        "checkpoint": checkpoint,
+        "run": checkpoint.run,
+        "copies": copies,
+        "chosen": chosen,
+        "prefix": prefix,
+        "tensors": _tensors(chosen, prefix, request.GET.get("cursor")) if chosen else None,
+    }
+    return render(request, "dashboard/tensors.html", context)
+
+
+def _tensors(copy: Placement, prefix: str, cursor: str | None) -> Page:
+    """A cursor of another list begins at its beginning, as one that the address was cut in does."""
+    manifest_id = str(copy.manifest_id)
+    try:
+        return tensors_page(manifest_id, prefix=prefix, limit=TENSORS, cursor=cursor)
+    except ValueError:
+        return tensors_page(manifest_id, prefix=prefix, limit=TENSORS, cursor=None)
 
 
 @pages.page

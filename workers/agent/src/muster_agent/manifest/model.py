@@ -31,13 +31,16 @@ class ShardDigest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TensorDigest(msgspec.Struct, frozen=True, kw_only=True):
-    """XXH3-64 of one tensor range of trainable state; equal digests at two steps of one run betray a stale save."""
+    """XXH3-64 of one tensor range of trainable state; equal digests at two steps of one run betray a stale save.
+    `dtype` and `shape` are unset in manifests that were written before they were kept, whose bytes stay the same."""
 
     name: str
     shard: str
     offset_bytes: int
     length_bytes: int
     xxh3_64: str
+    dtype: str | msgspec.UnsetType = msgspec.UNSET
+    shape: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

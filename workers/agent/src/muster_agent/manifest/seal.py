@@ -59,6 +59,8 @@ def _tensor_digest(tensor: TensorRange, digest: str) -> TensorDigest:
         offset_bytes=tensor.offset_bytes,
         length_bytes=tensor.length_bytes,
         xxh3_64=digest,
+        dtype=tensor.dtype,
+        shape=tensor.shape,
     )
 
 
