@@ -17,6 +17,11 @@ from apps.storage.models import StorageTier
 class TrainingRun(models.Model):
     """One training job, with its objectives."""
 
+    class RequiredTrust(models.TextChoices):
+        COMPLETE = "complete", "Complete"
+        SEALED = "sealed", "Sealed"
+        VERIFIED = "verified", "Verified"
+
     id = IdField(prefix="run")
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="runs")
     name = models.CharField(max_length=255)
@@ -25,6 +30,9 @@ class TrainingRun(models.Model):
     gpu_count = models.PositiveIntegerField(null=True, blank=True)
     frozen_tensors = models.JSONField(default=list, blank=True)
     """Patterns of names (`visual.*`) that training leaves as they are: that two steps share them is no stale save."""
+    required_trust = models.CharField(max_length=16, choices=RequiredTrust, default=RequiredTrust.COMPLETE)
+    """What its launch script asks of a checkpoint (`muster resume-point --require`), so that the answers here are those
+    of a restart."""
     created_at = models.DateTimeField()
     archived_at = models.DateTimeField(null=True, blank=True)
 

@@ -39,23 +39,30 @@ class RunState:
     pointers: list[Pointer] = field(default_factory=list)
 
 
-def resume_decision(run: TrainingRun, request: ResumeRequest, now: datetime | None = None) -> ResumeDecision:
-    """Where `run` would resume from, by what the last scans, audits and drills found. At most six queries."""
+def own_request(run: TrainingRun) -> ResumeRequest:
+    """What the run's own launch script asks for."""
+    return ResumeRequest(require=Trust(run.required_trust))
+
+
+def resume_decision(
+    run: TrainingRun, request: ResumeRequest | None = None, now: datetime | None = None
+) -> ResumeDecision:
+    """Where `run` would resume from, by what the last scans, audits and drills found; by its own request where none is
+    given. At most six queries."""
     return decisions_for([run], request, now)[run.pk]
 
 
 def decisions_for(
     runs: Iterable[TrainingRun], request: ResumeRequest | None = None, now: datetime | None = None
 ) -> dict[str, ResumeDecision]:
-    """The decision of each run by id, in a constant number of queries."""
-    asked = request or ResumeRequest()
+    """The decision of each run by id, in a constant number of queries; by its own request where none is given."""
+    asked = {run.pk: request or own_request(run) for run in runs}
     at = now or timezone.now()
-    ids = [run.pk for run in runs]
-    newest = None if asked.step is not None else NEWEST_STEPS
-    decisions = {pk: _decide(state, asked, at) for pk, state in _load(ids, newest).items()}
+    newest = None if request is not None and request.step is not None else NEWEST_STEPS
+    decisions = {pk: _decide(state, asked[pk], at) for pk, state in _load(list(asked), newest).items()}
     unanswered = [pk for pk, decision in decisions.items() if decision.outcome in _NOTHING_YET]
     if newest is not None and unanswered:
-        decisions.update({pk: _decide(state, asked, at) for pk, state in _load(unanswered, None).items()})
+        decisions.update({pk: _decide(state, asked[pk], at) for pk, state in _load(unanswered, None).items()})
     return decisions
 
 

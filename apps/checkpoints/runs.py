@@ -17,7 +17,7 @@ from apps.fleet.models import Cluster
 
 MAX_NAME_CHARACTERS = 255
 _OBJECTIVES = ("rto_objective_seconds", "rpo_objective_seconds")
-_CHANGEABLE = frozenset({*_OBJECTIVES, "gpu_count", "archived", "frozen_tensors"})
+_CHANGEABLE = frozenset({*_OBJECTIVES, "gpu_count", "required_trust", "archived", "frozen_tensors"})
 _MAX_GPU_COUNT = 2**31 - 1
 
 
@@ -102,3 +102,5 @@ def _check(changes: dict[str, Any]) -> None:
     gpu_count = changes.get("gpu_count")
     if gpu_count is not None and not 0 < gpu_count <= _MAX_GPU_COUNT:
         raise InvalidInput("Use a whole number of at least 1, or null.", pointer="/gpu_count")
+    if changes.get("required_trust", TrainingRun.RequiredTrust.COMPLETE) not in TrainingRun.RequiredTrust.values:
+        raise InvalidInput("A launch script requires complete, sealed or verified.", pointer="/required_trust")

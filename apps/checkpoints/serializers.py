@@ -38,7 +38,7 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
         model = TrainingRun
         fields = [
             "id", "cluster", "cluster_name", "name", "rto_objective_seconds", "rpo_objective_seconds", "gpu_count",
-            "frozen_tensors", "created_at", "archived_at",
+            "required_trust", "frozen_tensors", "created_at", "archived_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -47,6 +47,11 @@ class UpdateRunSerializer(StrictSerializer):
     rto_objective_seconds = serializers.FloatField(required=False, allow_null=True)
     rpo_objective_seconds = serializers.FloatField(required=False, allow_null=True)
     gpu_count = WholeNumberField(required=False, allow_null=True, min_value=1, max_value=2**31 - 1)
+    required_trust = serializers.ChoiceField(
+        choices=TrainingRun.RequiredTrust.choices,
+        required=False,
+        help_text="What its launch script gives to `muster resume-point --require`.",
+    )
     archived = serializers.BooleanField(required=False)
     frozen_tensors = serializers.ListField(
         child=serializers.CharField(max_length=200),
@@ -334,8 +339,8 @@ class ResumeQuerySerializer(StrictSerializer):
 
     require = serializers.ChoiceField(
         choices=[trust.value for trust in Trust],
-        default=Trust.COMPLETE.value,
-        help_text="The least trust that will do.",
+        required=False,
+        help_text="The least trust that will do; else the run's own.",
     )
     step = WholeNumberField(min_value=0, max_value=2**63 - 1, required=False, help_text="Only this step.")
     max_age = AgeField(required=False, help_text="How old the saved state may be.")
@@ -346,12 +351,12 @@ class ResumeQuerySerializer(StrictSerializer):
     checkpoint_format = FormatField(required=False, help_text="Only this format.")
     evidence = serializers.BooleanField(default=False, help_text="Add what is known here about every copy.")
 
-    def resume_request(self) -> ResumeRequest:
-        """Of the validated query."""
+    def resume_request(self, run: TrainingRun) -> ResumeRequest:
+        """Of the validated query about the run."""
         asked = self.validated_data
         numbers = {name: asked.get(name) for name in ("step", "world_size", "dp", "tp", "pp")}
         return ResumeRequest(
-            require=Trust(asked["require"]),
+            require=Trust(asked.get("require", run.required_trust)),
             max_age_seconds=asked.get("max_age"),
             format=asked.get("checkpoint_format"),
             **numbers,

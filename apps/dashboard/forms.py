@@ -33,10 +33,22 @@ class ObjectivesForm(forms.Form):
         required=False, min_value=1, label="GPUs", help_text="What a minute of waiting costs."
     )
 
+    required_trust = forms.ChoiceField(
+        required=False,
+        choices=TrainingRun.RequiredTrust.choices,
+        label="Launch script requires",
+        help_text="What it gives to resume-point as --require.",
+    )
+
     @classmethod
     def of(cls, run: TrainingRun) -> ObjectivesForm:
-        fields = ("rto_objective_seconds", "rpo_objective_seconds", "gpu_count")
+        fields = ("rto_objective_seconds", "rpo_objective_seconds", "gpu_count", "required_trust")
         return cls(initial={name: getattr(run, name) for name in fields})
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What was said; a form without a required trust leaves it."""
+        return {name: value for name, value in self.cleaned_data.items() if value != "" or name != "required_trust"}
 
 
 class AdviceForm(forms.Form):

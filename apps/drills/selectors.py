@@ -11,6 +11,7 @@ from muster_agent.protocol.trust import Trust
 
 from apps.checkpoints.models import Placement, RunAttempt
 from apps.checkpoints.resume import resume_decision
+from apps.core import cron
 from apps.drills.choosing import choose_random
 from apps.drills.models import CheckpointChoice, Drill, DrillControl, DrillPlan, DrillRung, RankResult
 from apps.fleet.models import Agent
@@ -86,7 +87,7 @@ def chosen_placement(drill: Drill, now: datetime | None = None) -> Placement | N
 def _resume_point(drill: Drill, rows: QuerySet[Placement]) -> Placement | None:
     """What a restart would take, by the very decision that launch scripts get: a drill rehearses that."""
     verified = drill.choice == CheckpointChoice.LATEST_VERIFIED
-    decision = resume_decision(drill.run, ResumeRequest(require=Trust.VERIFIED if verified else Trust.COMPLETE))
+    decision = resume_decision(drill.run, ResumeRequest(require=Trust.VERIFIED) if verified else None)
     if decision.path is None:
         return None
     return rows.filter(path=decision.path, tier__name=decision.tier or "").first()
@@ -101,3 +102,16 @@ def live_attempt(drill: Drill, now: datetime | None = None) -> RunAttempt | None
 
 def can_work(agent: Agent) -> bool:
     return agent.state in (Agent.State.ONLINE, Agent.State.BUSY)
+
+
+NEXT_COUNT = 5
+
+
+def next_times(plan: DrillPlan, now: datetime | None = None) -> list[datetime]:
+    """The next five firing times; none for a plan that is off or started by hand."""
+    if not plan.cron or not plan.enabled:
+        return []
+    try:
+        return cron.next_times(plan.cron, plan.time_zone, now or timezone.now(), NEXT_COUNT)
+    except cron.BadSchedule:
+        return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -19,6 +20,7 @@ from apps.drills.models import (
     PlanOccurrence,
     RankResult,
 )
+from apps.drills.selectors import next_times
 from apps.drills.spec import BACKENDS, MAX_SEED, SIGNALS
 
 SPEC = [
@@ -172,14 +174,19 @@ class PlanSerializer(serializers.ModelSerializer[DrillPlan]):
     choice = serializers.CharField(help_text=", ".join(CheckpointChoice.values))
     missed = serializers.CharField(help_text=", ".join(DrillPlan.Missed.values))
     ladder = serializers.ListField(child=serializers.IntegerField())
+    next_times = serializers.SerializerMethodField(help_text="The next five times at which it fires.")
 
     class Meta:
         model = DrillPlan
         fields = [
-            "id", "cluster", "run", "run_name", "name", "cron", "time_zone", "missed", "enabled", "next_at", *SPEC,
-            "version", "created_by", "created_at",
+            "id", "cluster", "run", "run_name", "name", "cron", "time_zone", "missed", "enabled", "next_at",
+            "next_times", *SPEC, "version", "created_by", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
+
+    @extend_schema_field(serializers.ListField(child=serializers.DateTimeField()))
+    def get_next_times(self, plan: DrillPlan) -> list[datetime]:
+        return next_times(plan)
 
 
 class _ScheduleSerializer(StrictSerializer):

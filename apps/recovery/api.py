@@ -64,7 +64,7 @@ class ResumePointView(APIView):
     def get(self, request: Request, name_or_id: str) -> Response:
         query = query_of(request, ResumeQuerySerializer)
         run = find_run(request, name_or_id)
-        decision = predicted(run, resume.resume_decision(run, query.resume_request()))
+        decision = predicted(run, resume.resume_decision(run, query.resume_request(run)))
         body = resume.decision_json(decision)
         if query.validated_data["evidence"]:
             body["evidence"] = resume.evidence_for(run)

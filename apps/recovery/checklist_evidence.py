@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import OuterRef, Q, Subquery, Sum
 from django.utils import timezone
-from muster_agent.decide.model import ResumeDecision, ResumeRequest
+from muster_agent.decide.model import ResumeDecision
 
 from apps.checkpoints.models import Finding, Placement, TrainingRun, TrustEvidence
 from apps.checkpoints.resume import resume_decision
@@ -53,7 +53,7 @@ class Checklist:
 def checklist(run: TrainingRun, max_age: timedelta = DEFAULT_MAX_AGE, now: datetime | None = None) -> Checklist:
     """Judge the run by what is recorded now, in at most ten queries."""
     at = now or timezone.now()
-    decision = resume_decision(run, ResumeRequest(), at)
+    decision = resume_decision(run, now=at)
     drills = _newest_drills(run)
     evidence = {
         Step.CHAOS_NODE_FAILURE: _newest(_restart(drills.get("failover")), _recovery(run)),

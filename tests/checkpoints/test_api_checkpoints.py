@@ -302,3 +302,13 @@ def test_a_filter_that_is_given_twice_is_refused_and_several_values_go_with_comm
 def test_commas_choose_any_of_several(run: TrainingRun, viewer: Caller) -> None:
     assert viewer.get("placements/?status=complete,corrupt").status_code == 200
     assert viewer.get("placements/?status=complete&status=corrupt").status_code == 400
+
+
+def test_a_run_keeps_what_its_launch_script_requires(run: TrainingRun, tier: Any, viewer: Caller) -> None:
+    factories.placement(run, tier, 10)
+    editor = caller(Role.OPERATOR)
+    assert editor.patch("runs/llama-70b", {"required_trust": "sealed"}).json()["required_trust"] == "sealed"
+    assert viewer.get("runs/llama-70b/resume-point").json()["outcome"] == "nothing_resumable"
+    assert viewer.get("runs/llama-70b/resume-point", require="complete").json()["step"] == 10
+    for word in ("reloaded", "", "certain"):
+        assert editor.patch("runs/llama-70b", {"required_trust": word}).status_code == 400

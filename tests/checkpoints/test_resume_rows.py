@@ -188,3 +188,23 @@ def test_the_command_line_is_told_when_the_newest_damage_was_found_so_that_a_lat
     Finding.objects.filter(source_id="aud_8").update(found_at=found_at)
     (entry,) = msgspec.convert(resume.evidence_for(run), tuple[ServerEvidence, ...])
     assert len(entry.damage) == 2 and moment(entry.damage_at) == found_at
+
+
+# -- what the run's launch script requires -----------------------------------------------------------------------------
+def test_without_a_request_the_runs_own_requirement_counts(run: TrainingRun, fast: Any) -> None:
+    factories.placement(run, fast, 10, trust=Placement.Trust.SEALED)
+    factories.placement(run, fast, 20)
+    assert resume.resume_decision(run).step == 20
+    run.required_trust = TrainingRun.RequiredTrust.SEALED
+    found = resume.resume_decision(run)
+    assert (found.step, found.trust) == (10, "sealed")
+    (passed_over,) = found.skipped
+    assert (passed_over.step, passed_over.reasons) == (20, ("it is only complete, and sealed is required",))
+
+
+def test_each_run_is_judged_by_its_own_requirement(run: TrainingRun, fast: Any) -> None:
+    strict = factories.run(run.cluster, "strict", required_trust="verified")
+    factories.placement(run, fast, 10)
+    factories.placement(strict, fast, 10)
+    found = resume.decisions_for([run, strict])
+    assert (found[run.pk].outcome, found[strict.pk].outcome) == ("found", "nothing_resumable")

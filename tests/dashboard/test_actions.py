@@ -311,6 +311,10 @@ def test_objectives_are_saved_and_a_bad_one_is_refused_with_a_sentence(scene: Sc
     client.post(url, {"rto_objective_seconds": "75.5", "rpo_objective_seconds": "", "gpu_count": "64"})
     scene.llama.refresh_from_db()
     assert (scene.llama.rto_objective_seconds, scene.llama.rpo_objective_seconds) == (75.5, None)
+    assert scene.llama.required_trust == "complete", "what a form does not say stays"
+    client.post(url, {"rto_objective_seconds": "75.5", "required_trust": "sealed"})
+    scene.llama.refresh_from_db()
+    assert scene.llama.required_trust == "sealed"
     answer = client.post(url, {"rto_objective_seconds": "-3"})
     assert "rto_objective_seconds" in told(answer)
     scene.llama.refresh_from_db()

@@ -176,6 +176,7 @@ def test_a_plan_is_made_changed_started_and_deleted(yard: Yard) -> None:
     assert reply.status_code == 201, reply.data
     plan = DrillPlan.objects.get(pk=reply.data["id"])
     assert reply.data["next_at"] is not None
+    assert len(reply.data["next_times"]) == 5 and reply.data["next_times"] == sorted(reply.data["next_times"])
     reply = api.patch(f"/api/v1/plans/{plan.pk}", {"cron": "", "choice": "latest"}, format="json")
     assert (reply.status_code, reply.data["next_at"], reply.data["choice"]) == (200, None, "latest")
     reply = post(api, f"plans/{plan.pk}/start")

@@ -387,6 +387,14 @@ class Migration(migrations.Migration):
                 ("rpo_objective_seconds", models.FloatField(blank=True, null=True)),
                 ("gpu_count", models.PositiveIntegerField(blank=True, null=True)),
                 ("frozen_tensors", models.JSONField(blank=True, default=list)),
+                (
+                    "required_trust",
+                    models.CharField(
+                        choices=[("complete", "Complete"), ("sealed", "Sealed"), ("verified", "Verified")],
+                        default="complete",
+                        max_length=16,
+                    ),
+                ),
                 ("created_at", models.DateTimeField()),
                 ("archived_at", models.DateTimeField(blank=True, null=True)),
                 (

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils import timezone
 
 from apps.accounts.models import Role
-from apps.core import cron
 from apps.core.errors import ApplicationError, Conflict, InvalidInput
 from apps.dashboard import pages
 from apps.dashboard.facets import facet
@@ -20,8 +17,6 @@ from apps.dashboard.views.drills import runs_to_drill
 from apps.drills import selectors, services
 from apps.drills.models import Drill, DrillKind, DrillPlan, PlanOccurrence
 from apps.fleet.access import scoped
-
-NEXT_COUNT = 5
 
 
 @pages.page
@@ -83,21 +78,11 @@ def plan_detail(request: HttpRequest, plan_id: str) -> HttpResponse:
 def _times(plan: DrillPlan) -> dict[str, Any]:
     occurrences = PlanOccurrence.objects.filter(plan=plan).select_related("drill").order_by("-planned_at")[:20]
     drills = Drill.objects.filter(plan=plan).order_by("-created_at")[:20]
-    return {"next_times": next_times(plan), "occurrences": list(occurrences), "drills": list(drills)}
-
-
-def next_times(plan: DrillPlan, now: datetime | None = None) -> list[datetime]:
-    """The next five firing times; none for a plan that is off or started by hand."""
-    if not plan.cron or not plan.enabled:
-        return []
-    try:
-        return cron.next_times(plan.cron, plan.time_zone, now or timezone.now(), NEXT_COUNT)
-    except cron.BadSchedule:
-        return []
+    return {"next_times": selectors.next_times(plan), "occurrences": list(occurrences), "drills": list(drills)}
 
 
 def _saved(plan: DrillPlan) -> str:
-    times = next_times(plan)
+    times = selectors.next_times(plan)
     if not times:
         return f"Plan {plan.name} is saved. It starts only by hand."
     return f"Plan {plan.name} is saved. It fires next at {times[0]:%Y-%m-%d %H:%M} UTC."

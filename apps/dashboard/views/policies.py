@@ -18,7 +18,7 @@ from apps.core.errors import ApplicationError, Conflict, InvalidInput
 from apps.dashboard import pages
 from apps.dashboard.facets import facet
 from apps.dashboard.policy_forms import PolicyForm
-from apps.dashboard.views.plans import NEXT_COUNT
+from apps.drills.selectors import NEXT_COUNT
 from apps.fleet.access import scoped
 from apps.storage.models import StorageTier
 from apps.transfers import planning, policies, selectors

@@ -91,6 +91,6 @@ def run_objectives(request: HttpRequest, run_id: str) -> HttpResponse:
     form = ObjectivesForm(request.POST)
     if not form.is_valid():
         raise InvalidInput("; ".join(f"{name}: {errors[0]}" for name, errors in form.errors.items()))
-    run_services.update_run(run=run, actor=actor, **form.cleaned_data)
+    run_services.update_run(run=run, actor=actor, **form.changes)
     messages.success(request, f"Objectives of {run.name} are saved. They count from the next drill on.")
     return redirect("run", run_id=run.pk)
