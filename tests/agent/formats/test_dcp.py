@@ -309,3 +309,21 @@ def test_state_inside_one_object_keeps_its_roles(tmp_path: Path, around: str, op
     age(tmp_path)
     shard_map = read(tmp_path / "ep0-ba10")
     assert (shard_map.step, shard_map.status, shard_map.resumable) == (10, Status.COMPLETE, True)
+
+
+def test_exchanged_descriptions_of_ranks_are_named(tmp_path: Path) -> None:
+    """Their union is what it was, but each rank would load another one's part."""
+    place = copy_sample("dcp/w2-nocoll/step-60", tmp_path)
+    assert read(place).status is Status.COMPLETE
+    swap(place / "__0.metadata", place / "__1.metadata")
+    age(place)
+    damaged = {found.path for found in read(place).findings if found.severity is Severity.DAMAGE}
+    assert damaged == {"__0.metadata", "__1.metadata"} and read(place).status is Status.CORRUPT
+
+
+def test_bytes_behind_the_metadata_are_told_though_loading_ignores_them(tmp_path: Path) -> None:
+    place = copy_sample("dcp/w2/step-10", tmp_path)
+    with (place / ".metadata").open("ab") as file:
+        file.write(b"\x07" * 16)
+    age(place)
+    assert read(place).status is Status.COMPLETE and "shard_oversized" in codes(read(place))

@@ -383,3 +383,24 @@ def test_a_number_that_counts_reports_is_no_other_step(tmp_path: Path) -> None:
     place.rename(moved)
     shard_map = read_checkpoint(moved)
     assert shard_map.step == 9 and "step_mismatch" not in {found.code for found in shard_map.findings}
+
+
+def test_other_json_in_the_place_of_the_trainers_state_is_damage(tmp_path: Path) -> None:
+    place = copy_sample("huggingface/trainer-single/checkpoint-9", tmp_path)
+    swap(place / "config.json", place / "trainer_state.json")
+    shard_map = read_checkpoint(place)
+    assert shard_map.status is Status.CORRUPT
+    assert "trainer_state.json" in {found.path for found in shard_map.findings if found.severity is Severity.DAMAGE}
+
+
+@pytest.mark.parametrize("how", ["delete", "swap"])
+def test_a_models_configuration_that_is_gone_or_exchanged_is_told(tmp_path: Path, how: str) -> None:
+    place = copy_sample("huggingface/trainer-single/checkpoint-9", tmp_path)
+    if how == "delete":
+        (place / "config.json").unlink()
+        age(place)
+    else:
+        swap(place / "config.json", place / "generation_config.json")
+    shard_map = read_checkpoint(place)
+    assert (shard_map.status, shard_map.resumable) == (Status.COMPLETE, True)
+    assert "config.json" in {found.path for found in shard_map.findings if found.severity is Severity.WARNING}

@@ -12,6 +12,9 @@ from muster_agent.formats.base import Finding, ShardMap, Status
 from muster_agent.formats.folder import look
 from muster_agent.formats.pointer_findings import pointer_findings
 from muster_agent.formats.pointers import is_pointer, read_pointer
+from muster_agent.formats.walk import inventory
+
+from tests.agent.formats.damage import age, copy_sample
 
 
 def told(place: Path, name: str) -> tuple[Pointer | None, Finding | None]:
@@ -184,3 +187,11 @@ def test_a_pointer_to_a_running_save_is_a_note() -> None:
 def test_nothing_is_said_of_what_could_not_be_looked_at(status: Status) -> None:
     pointer = Pointer(path="/run/latest_checkpointed_iteration.txt", step=50, binding=True)
     assert codes([pointer], [made("iter_0000050", 50, status)]) == []
+
+
+def test_a_pointer_for_converted_checkpoints_does_not_stand_in_for_the_other(tmp_path: Path) -> None:
+    place = copy_sample("deepspeed/zero1-bf16", tmp_path)
+    (place / "latest_universal").write_text("global_step4_universal")
+    (place / "latest").unlink()
+    age(place)
+    assert "pointer_missing" in {found.code for found in inventory(place).findings}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from functools import lru_cache
 
 from muster_agent.formats import node_local, torchtitan
-from muster_agent.formats.base import Finding, Role, ShardEntry
+from muster_agent.formats.base import Finding, Role, Severity, ShardEntry
 from muster_agent.formats.codes import finding
 from muster_agent.formats.dcp_metadata import MAX_METADATA_BYTES, parse_plan
 from muster_agent.formats.dcp_plan import COMMIT_NAME, MAX_LISTED, Plan, merge
@@ -28,6 +28,7 @@ FORMAT = "dcp"
 TEMPORARY_NAME = ".metadata.tmp"
 _RANK_METADATA = re.compile(r"__(\d{1,9})\.metadata", re.ASCII)
 _DATA_NAME = re.compile(r"__(\d{1,9})_(\d{1,9})\.distcp", re.ASCII)
+_PICKLE_END = b"."
 
 
 def is_own_name(name: str) -> bool:
@@ -118,8 +119,20 @@ def _ranks_plan(draft: Draft, folder: Folder, names: list[str]) -> Plan | None:
     for rank in sorted(expected - have)[:MAX_LISTED]:
         detail = f"rank {rank} left no __{rank}.metadata, so its part of the state is not described"
         draft.findings.append(finding("metadata_missing", path=f"__{rank}.metadata", detail=detail))
+    draft.findings.extend(_exchanged(names, plans))
     known = [plan for plan in plans if plan is not None]
     return merge(known) if len(known) == len(plans) else None
+
+
+def _exchanged(names: list[str], plans: list[Plan | None]) -> Iterator[Finding]:
+    """Each rank describes the files that it wrote itself, and loads by its own description only."""
+    for name, plan in zip(names, plans, strict=True):
+        match = _RANK_METADATA.fullmatch(name)
+        ranks = set(map(_rank, plan.files)) if plan is not None else set()
+        if match and ranks and int(match[1]) not in ranks:
+            wrote = ", ".join(sorted(map(str, ranks))[:5])
+            detail = f"{name} describes what rank {wrote} wrote: it was exchanged for another rank's"
+            yield finding("ranges_gap", path=name, detail=detail)
 
 
 def _parse(draft: Draft, folder: Folder, name: str) -> Plan | None:
@@ -134,7 +147,12 @@ def _parse(draft: Draft, folder: Folder, name: str) -> Plan | None:
     check_pickle(seen.size_bytes)
     path = os.path.join(folder.path, name)
     try:
-        return parse_plan(folder.read(name, MAX_METADATA_BYTES))
+        data = folder.read(name, MAX_METADATA_BYTES)
+        plan = parse_plan(data)
+        if not data.endswith(_PICKLE_END):
+            detail = f"bytes lie behind the end of the metadata in {name}; loading ignores them"
+            draft.findings.append(finding("shard_oversized", path=name, detail=detail, severity=Severity.WARNING))
+        return plan
     except OSError as error:
         detail = f"{name} could not be read: {error.strerror}"
         draft.findings.append(finding(trouble(error, path).code, path=name, detail=detail))

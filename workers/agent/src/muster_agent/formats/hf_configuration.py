@@ -3,6 +3,8 @@ are there whole is looked at."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from muster_agent.formats.base import Finding, Severity
 from muster_agent.formats.codes import finding
 from muster_agent.formats.folder import Folder
@@ -40,7 +42,34 @@ def configuration_findings(folder: Folder) -> list[Finding]:
             code = "shard_empty" if not folder.files[name].size_bytes else "metadata_unreadable"
             detail = f"{name} {reason}: training state is not in it, but loaders that read it fail"
             found.append(finding(code, path=name, detail=detail, severity=Severity.WARNING, cure=_CURE))
-    return found
+    return [*found, *_model_findings(folder)]
+
+
+_MODEL, _GENERATION = "config.json", "generation_config.json"
+
+
+def _model_findings(folder: Folder) -> Iterator[Finding]:
+    """A model that has the settings of its generation was saved with its own configuration too, and neither holds what
+    belongs to the other."""
+    names = folder.files.keys() | folder.blocked
+    if _GENERATION not in folder.files or "adapter_config.json" in names:
+        return
+    if _MODEL not in names:
+        detail = f"{_MODEL} is not there, though {_GENERATION}, which is saved with it, is: the model cannot be built"
+        yield finding("shard_missing", path=_MODEL, detail=detail, severity=Severity.WARNING, cure=_CURE)
+    elif _says_architectures(folder, _GENERATION) and not _says_architectures(folder, _MODEL):
+        detail = f"{_GENERATION} holds the model's configuration: it was exchanged for {_MODEL}"
+        yield finding("metadata_unreadable", path=_MODEL, detail=detail, severity=Severity.WARNING, cure=_CURE)
+
+
+def _says_architectures(folder: Folder, name: str) -> bool:
+    try:
+        return name in folder.files and b'"architectures"' in folder.read(name, _LARGEST_BYTES)
+    except OSError:
+        return False
+
+
+_LARGEST_BYTES = 1024 * 1024
 
 
 def _fault(folder: Folder, name: str) -> str | None:

@@ -139,8 +139,9 @@ def _read_state(folder: Folder) -> tuple[dict[str, Any], Finding | None]:
         state = decode_json(data)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         return {}, _unparsed(data, error)
-    if not isinstance(state, dict):
-        return {}, finding("metadata_unreadable", path=STATE_NAME, detail=f"{STATE_NAME} is not a JSON object")
+    if not isinstance(state, dict) or "global_step" not in state:
+        detail = f"{STATE_NAME} is not what the Trainer writes: it has no global_step"
+        return {}, finding("metadata_unreadable", path=STATE_NAME, detail=detail)
     return state, None
 
 

@@ -30,7 +30,7 @@ def pointer_findings(pointers: Sequence[Pointer], checkpoints: Sequence[ShardMap
         for one in _about(pointer, beside[os.path.dirname(pointer.path)])
     ]
     found.extend(_ranks_that_differ(pointers))
-    pointed = {os.path.dirname(one.path) for one in pointers}
+    pointed = {os.path.dirname(one.path) for one in pointers if os.path.basename(one.path) not in OTHER_STATE_NAMES}
     for folder in sorted(beside.keys() - pointed):
         if f"{folder}/".startswith(f"{root.rstrip('/')}/"):
             found.extend(_missing(folder, beside[folder]))
