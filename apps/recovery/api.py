@@ -18,8 +18,8 @@ from apps.accounts.models import Role
 from apps.checkpoints import resume
 from apps.checkpoints.api import ID
 from apps.checkpoints.models import Placement, TrainingRun
+from apps.checkpoints.resume_serializers import ResumePointSerializer, ResumeQuerySerializer
 from apps.checkpoints.runs import find_run
-from apps.checkpoints.serializers import ResumePointSerializer, ResumeQuerySerializer
 from apps.core.errors import NotFound
 from apps.core.serializers import StrictSerializer, body_of, query_of
 from apps.drills.models import Drill

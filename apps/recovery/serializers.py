@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.checkpoints.resume import decision_json
-from apps.checkpoints.serializers import ResumePointSerializer
+from apps.checkpoints.resume_serializers import ResumePointSerializer
 from apps.core.serializers import StrictSerializer, WholeNumberField
 from apps.drills.models import Drill, DrillKind
 from apps.drills.serializers import PhasesField

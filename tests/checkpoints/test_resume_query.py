@@ -11,13 +11,14 @@ from muster_agent.protocol.trust import Trust
 from rest import caller
 
 from apps.accounts.models import Role
-from apps.checkpoints.serializers import ResumeQuerySerializer
+from apps.checkpoints.models import TrainingRun
+from apps.checkpoints.resume_serializers import ResumeQuerySerializer
 
 
 def parsed(**query: Any) -> ResumeRequest:
     serializer = ResumeQuerySerializer(data=query)
     serializer.is_valid(raise_exception=True)
-    return serializer.resume_request()
+    return serializer.resume_request(TrainingRun())
 
 
 def test_nothing_asked_means_any_complete_step() -> None:
