@@ -7,7 +7,7 @@ import pytest
 from muster_agent.formats.base import Severity, Status
 from muster_agent.formats.detect import inventory, read_checkpoint
 
-from tests.agent.formats.damage import DATA, KINDS, age, copy_sample, damage
+from tests.agent.formats.damage import DATA, KINDS, age, copy_sample, damage, written
 from tests.agent.torch_factory import Tensor, torch_zip
 
 SAMPLE = "lightning/save_last-copy"
@@ -110,3 +110,24 @@ def test_deepspeeds_files_in_a_folder_are_judged_by_its_rule(tmp_path: Path) -> 
     next((place / "checkpoint").glob("*zero_pp_rank_1*")).unlink()
     age(place)
     assert read_checkpoint(place).status is Status.INCOMPLETE
+
+
+def test_the_number_of_a_requeued_jobs_file_counts_saves(tmp_path: Path) -> None:
+    state = {
+        "pytorch-lightning_version": "2.0",
+        "global_step": 20,
+        "state_dict": {"w": Tensor("0", (4, 4))},
+        "optimizer_states": [{"state": {}, "param_groups": []}],
+    }
+    written(tmp_path / "run", {"hpc_ckpt_2.ckpt": torch_zip(state)})
+    (found,) = inventory(tmp_path / "run").checkpoints
+    assert found.step == 20 and "step_mismatch" not in {one.code for one in found.findings}
+
+
+def test_averaged_weights_beside_a_step_are_no_second_step(tmp_path: Path) -> None:
+    state = {"pytorch-lightning_version": "2.0", "global_step": 20, "state_dict": {"w": Tensor("0", (4, 4))}}
+    names = ("epoch=0-step=20.ckpt", "epoch=0-step=20-EMA.ckpt")
+    written(tmp_path / "run", {name: torch_zip(state) for name in names})
+    assert all(
+        "duplicate_step" not in {f.code for f in one.findings} for one in inventory(tmp_path / "run").checkpoints
+    )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from pathlib import Path
 
 from muster_agent.formats.base import Role, Severity, ShardMap, Status
+from muster_agent.formats.detect import read_checkpoint
 from muster_agent.formats.walk import inventory
 from muster_agent.jobs.seal import seal
 
-from tests.agent.formats.damage import DATA, age
+from tests.agent.checkpoint_factory import safetensors_bytes
+from tests.agent.dcp_factory import Piece, write_dcp
+from tests.agent.formats.damage import DATA, age, written
 from tests.agent.torch_factory import Tensor, torch_zip
 
 LOADER = {"_snapshot": {"position": 7}, "step": 20}
@@ -111,3 +116,42 @@ def test_a_step_that_lies_below_another_number_is_found_by_its_own(tmp_path: Pat
     shutil.copytree(DATA / "dcp/single/step-5", deep)
     found = only(tmp_path)
     assert (found.path, found.step, found.run) == (str(deep), 12, "archive")
+
+
+def automodel(place: Path) -> Path:
+    """What NeMo AutoModel saves: weights as Hugging Face keeps them, the optimizer as PyTorch DCP."""
+    write_dcp(place / "optim", {"__0_0.distcp": [Piece("optim.state.w.exp_avg", (0,), (4,), (4,))]})
+    index = {"metadata": {}, "weight_map": {"w": "model-00001-of-00001.safetensors"}}
+    files = {
+        "model/model-00001-of-00001.safetensors": safetensors_bytes({"w": b"abcd" * 4}),
+        "model/model.safetensors.index.json": json.dumps(index).encode(),
+        "rng/rng_dp_rank_0.pt": torch_zip({"rng": 1}),
+    }
+    return written(place, files)
+
+
+def test_a_step_of_two_formats_is_one_checkpoint_by_its_own_name(tmp_path: Path) -> None:
+    automodel(tmp_path / "run" / "epoch_0_step_20")
+    os.symlink("epoch_0_step_20", tmp_path / "run" / "LATEST")
+    found = inventory(tmp_path / "run")
+    (one,) = found.checkpoints
+    assert (one.step, one.status, one.resumable) == (20, Status.COMPLETE, True)
+    assert [pointer.target for pointer in found.pointers] == ["epoch_0_step_20"]
+
+
+def test_an_optimizer_alone_is_no_point_to_resume_from(tmp_path: Path) -> None:
+    shard_map = read_checkpoint(automodel(tmp_path / "epoch_0_step_20") / "optim")
+    assert not shard_map.resumable and "it holds no model" in shard_map.not_resumable_reasons
+
+
+def test_what_a_save_that_did_not_end_left_is_no_checkpoint(tmp_path: Path) -> None:
+    """NeMo RL writes a step under `tmp_step_N` and renames it."""
+    automodel(tmp_path / "run" / "tmp_step_20")
+    found = inventory(tmp_path / "run")
+    assert not any(one.resumable for one in found.checkpoints)
+
+
+def test_ranks_folders_in_a_step_are_no_steps(tmp_path: Path) -> None:
+    files = {f"{rank}/state.pt": torch_zip({"model": {"w": Tensor("0", (4, 4))}}) for rank in (0, 1)}
+    written(tmp_path / "run" / "step-10", files)
+    assert [Path(one.path).name for one in inventory(tmp_path / "run").checkpoints] == ["step-10"]

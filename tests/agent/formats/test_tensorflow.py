@@ -108,3 +108,11 @@ def test_no_bytes_of_an_index_raise_anything_else(at: int, patch: bytes) -> None
             parse_index(changed)
         except IndexRefused as error:
             assert error.reason
+
+
+def test_weights_that_are_reached_through_the_optimizer_are_weights(sample: Callable[[str], Path]) -> None:
+    place = sample("tensorflow/checkpoint")
+    age(place)
+    shard_map = read_checkpoint(place / "ckpt-2.{part}")
+    assert shard_map.resumable
+    assert {one.role for one in shard_map.tensors if "_trainable_variables" in one.name} == {Role.MODEL}

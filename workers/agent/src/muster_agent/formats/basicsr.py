@@ -13,7 +13,7 @@ from muster_agent.formats.folder import Folder
 from muster_agent.formats.nested import take_folder_findings
 from muster_agent.formats.reader import Family
 from muster_agent.formats.safetensors import add_absent
-from muster_agent.formats.torch_save import Parts, need_model
+from muster_agent.formats.torch_save import Parts
 
 FORMAT = "basicsr"
 _MODELS, _STATES = "models", "training_states"
@@ -55,7 +55,6 @@ def read_family(folder: Folder, family: Family, with_tensors: bool) -> Draft:
     _read_part(draft, folder, _MODELS, {f"{net}_{save}.pth" for net in names}, with_tensors, {Role.MODEL})
     if has_state:
         _read_part(draft, folder, _STATES, {f"{save}.state"}, with_tensors, None)
-    need_model(draft)
     return draft
 
 

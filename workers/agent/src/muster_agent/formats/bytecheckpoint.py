@@ -34,8 +34,12 @@ _MAX_RANKS = 1 << 20
 
 
 def claims(folder: Folder) -> bool:
-    """One folder called `model` makes no checkpoint: it may be one by itself, in the folder of its run."""
+    """One folder called `model` makes no checkpoint: it may be one by itself, in the folder of its run. Where one holds
+    weights in another form, each is of a format of its own."""
     found = [name for name in _ROLES if name in folder.folders and dcp.claims(folder.sub(name))]
+    others = (folder.sub(name) for name in _ROLES if name in folder.folders and name not in found)
+    if any(name.endswith(".safetensors") for other in others for name in other.files):
+        return False
     if len(found) > 1 or (found and step_of_name(os.path.basename(folder.path)) is not None):
         return True
     return _EXTRA in folder.folders and any(map(_EXTRA_NAME.fullmatch, folder.sub(_EXTRA).files))

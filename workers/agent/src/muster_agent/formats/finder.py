@@ -247,8 +247,12 @@ def _is_run(folder: Folder) -> bool:
 
 
 def _holds_steps(folder: Folder) -> bool:
-    """Whether steps lie in the folder, or, where it has no file of its own, in a folder that lies in it."""
-    if any(step_of_name(name) is not None for name in folder.folders):
+    """Whether steps lie in the folder, or, where it has no file of its own, in a folder that lies in it. Numbers alone
+    may be those of ranks in a folder whose own name says that it is a step."""
+    steps = [name for name in folder.folders if step_of_name(name) is not None]
+    if any(not name.isdecimal() for name in steps) or (steps and os.path.basename(folder.path).isdecimal()):
+        return True
+    if any(registry.claim(folder.sub(name)) is not None for name in steps[:_MAX_LOOKED_INTO]):
         return True
     inside = () if folder.files else folder.folders[:_MAX_LOOKED_INTO]
     return any(step_of_name(name) is not None for one in inside for name in folder.sub(one).folders)

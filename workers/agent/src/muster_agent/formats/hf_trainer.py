@@ -49,7 +49,8 @@ def claims(folder: Folder) -> bool:
     names = folder.files.keys() | folder.blocked
     if _is_named(folder):
         is_left = bool(names) and not folder.folders and names <= CONFIGURATION_NAMES
-        return is_left or not names.isdisjoint(_MARKS) or any(map(_RNG_NAME.fullmatch, names))
+        is_marked = not names.isdisjoint(_MARKS) or any(map(_RNG_NAME.fullmatch, names))
+        return is_left or is_marked or bool(deepspeed_folders(folder))
     # The folder of a whole run may hold a copy of the state beside its checkpoints.
     return STATE_NAME in names and (
         not names.isdisjoint(_OPTIMIZER_NAMES) or any(map(is_weight_name, names)) or bool(fsdp_folders(folder))

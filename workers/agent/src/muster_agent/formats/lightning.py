@@ -39,6 +39,7 @@ def read_file(folder: Folder, name: str, with_tensors: bool) -> Draft:
     if loaded is not None and is_lightning(loaded.value):
         draft.format = FORMAT
         draft.step = scalar(loaded.value, "global_step")
+        draft.number_is_no_step = name.startswith("hpc_ckpt_")  # it counts the saves before a job was requeued
         draft.roles = roles_of(loaded.value)
         draft.shards[-1] = msgspec.structs.replace(draft.shards[-1], role=Role.MODEL)
     return draft

@@ -19,8 +19,8 @@ _EPOCH_AND_UPDATE = re.compile(rf"checkpoint_?\d+_{_NUMBER}(?:[-_.].*)?", re.ASC
 """fairseq counts epochs and updates; the updates are the steps."""
 _EPOCH_AND_BATCH = re.compile(rf"(?:.*[-_])?ep\d+-ba{_NUMBER}(?:-rank(?:\d+|\{{\w+\}}))?", re.ASCII)
 """Composer: `ep0-ba10-rank3.pt`; batches are the steps."""
-_OWN_WAYS = re.compile(rf"ep\d{{1,9}}-ba{_NUMBER}|step_{_NUMBER}_ckp", re.ASCII)
-"""Folders of Composer (`ep0-ba10`) and of fms-fsdp."""
+_OWN_WAYS = re.compile(rf"ep\d{{1,9}}-ba{_NUMBER}|step_{_NUMBER}_ckp|epoch_\d{{1,9}}_step_{_NUMBER}", re.ASCII)
+"""Folders of Composer (`ep0-ba10`), of fms-fsdp, and of NeMo AutoModel (`epoch_0_step_20`)."""
 _EPOCH_NAME = re.compile(r"epoch[-_=]?\d+", re.ASCII | re.IGNORECASE)
 _SAVE_NAME = re.compile(r"checkpoint_0\d{5}", re.ASCII)
 _GENERIC_FOLDERS = frozenset(
@@ -35,7 +35,7 @@ _RSYNC = re.compile(r"^\..+\.(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{6}$", re.DOTALL)
 _TEMPORARY = re.compile(
     rf"{_RSYNC.pattern}|\.(?:part|crdownload|aria2)$|"
     r"\.tmp[A-Za-z0-9_-]*$|\.tmp\.|\.orbax-checkpoint-tmp|_tmp_[0-9a-f-]{8,}$|\.partial$|\.incomplete$|\.dirty\."
-    r"|^tmp-checkpoint-\d+$|^\._dlrover_ckpt_stage$"
+    r"|^tmp-checkpoint-\d+$|^tmp_step_\d+$|^\._dlrover_ckpt_stage$"
 )
 _TEMPORARY_ENDING = re.compile(r"(?:\.orbax-checkpoint-tmp|\.tmp|_tmp_|\.partial).*$", re.DOTALL)
 
@@ -84,7 +84,7 @@ def step_of_unfinished(name: str) -> int | None:
     """The step that a temporary name is for: `20.orbax-checkpoint-tmp-17` is 20, `tmp-checkpoint-30` is 30."""
     if not is_temporary(name):
         return None
-    return step_of_name(_TEMPORARY_ENDING.sub("", name).removeprefix("tmp-"))
+    return step_of_name(_TEMPORARY_ENDING.sub("", name).removeprefix("tmp-").removeprefix("tmp_"))
 
 
 def run_of_path(path: str) -> str:
@@ -134,7 +134,7 @@ def names_a_step(name: str) -> bool:
     return step_of_name(name) is not None or ("." in name and not is_set_aside(name) and step_of_file(name) is not None)
 
 
-_WORD_FOR_LAST = re.compile(r"(?:^|[-_.])(?:latest|last|current)(?:[-_.]|$)", re.ASCII)
+_WORD_FOR_LAST = re.compile(r"(?:^|[-_.])(?:latest|last|current)(?:[-_.]|$)", re.ASCII | re.IGNORECASE)
 
 
 def is_word_for_last(name: str) -> bool:

@@ -14,7 +14,7 @@ from muster_agent.formats.rank_sets import RankSet, rank_sets, split_rank, split
 from muster_agent.formats.reader import Family
 from muster_agent.formats.safetensors import add_absent, other_files
 from muster_agent.formats.torch_save import FORMAT as TORCH_SAVE
-from muster_agent.formats.torch_save import Parts, add_absent_ranks, is_torch_name, need_model
+from muster_agent.formats.torch_save import Parts, add_absent_ranks, is_torch_name
 from muster_agent.formats.torch_state import role_of_key
 
 PART = "{part}"
@@ -94,7 +94,6 @@ def read(folder: Folder, family: Family, with_tensors: bool) -> Draft:
         add_absent(draft, folder, family.pattern.replace(PART, "model_"), detail)
     draft.step = parts.agreed_step()
     draft.shards.extend(_notes(folder, family))
-    need_model(draft)
     return draft
 
 

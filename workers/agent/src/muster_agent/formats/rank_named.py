@@ -28,7 +28,7 @@ from muster_agent.formats.reader import Family
 from muster_agent.formats.safetensors import add_absent, other_files
 from muster_agent.formats.torch_archive import add_torch_shard
 from muster_agent.formats.torch_save import FORMAT as TORCH_SAVE
-from muster_agent.formats.torch_save import Parts, add_absent_ranks, is_torch_name, need_model, take_roles
+from muster_agent.formats.torch_save import Parts, add_absent_ranks, is_torch_name, take_roles
 
 VERL, COMPOSER, FAIRSEQ = "verl", "composer", "fairseq"
 _VERL_NAME = re.compile(r"(model|optim|extra_state)_world_size_(\d{1,6})_rank_(\d{1,6})\.pt", re.ASCII)
@@ -182,7 +182,6 @@ def _read_family(format_name: str, folder: Folder, family: Family, with_tensors:
     draft.must_match = ("world_size",) if len(names) > 1 else ()
     draft.findings.extend(misplaced_findings(parts.roots, names))
     draft.step = parts.agreed_step()
-    need_model(draft)
     return draft
 
 

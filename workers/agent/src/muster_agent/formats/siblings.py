@@ -105,8 +105,9 @@ def _duplicates(beside: Sequence[ShardMap]) -> Found:
 
 
 def _is_conversion(name: str, names: Collection[str]) -> bool:
-    match = _CONVERTED.fullmatch(name)
-    return match is not None and match[1] in names
+    stem, dot, ending = name.rpartition(".") if name.endswith(".ckpt") else (name, "", "")
+    match = _CONVERTED.fullmatch(stem)
+    return match is not None and f"{match[1]}{dot}{ending}" in names
 
 
 def _how_alike(one: ShardMap, same: Sequence[ShardMap]) -> str:

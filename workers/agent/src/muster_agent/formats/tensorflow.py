@@ -24,6 +24,8 @@ _OPTIMIZER = re.compile(
     r"(?:^|/)optimizers?(?:/|$)|/\.OPTIMIZER_SLOT/|^beta[12]_power$"
     r"|/(?:Adam\w*|adam_[mv]|Momentum|RMSProp|Adagrad|Adadelta|Ftrl|LAMB\w*)(?:_\d+)?$"
 )
+_TRAINED_BY_OPTIMIZER = "optimizer/_trainable_variables/"
+"""Keras 3 names the weights by the way that leads to them through the optimizer."""
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _STEPS = ("global_step", "step", "iteration", "optimizer/_iterations", "optimizer/iter")
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -150,6 +152,8 @@ def _add_data(draft: Draft, folder: Folder, name: str, shard: int, promised: int
 def _role_of(name: str) -> Role:
     if name == _OBJECT_GRAPH or name.removesuffix(_VALUE) in ("save_counter", *_STEPS):
         return Role.OTHER
+    if _TRAINED_BY_OPTIMIZER in name:
+        return Role.MODEL
     return Role.OPTIMIZER if _OPTIMIZER.search(name.removesuffix(_VALUE)) else Role.MODEL
 
 

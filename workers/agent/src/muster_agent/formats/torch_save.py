@@ -106,7 +106,6 @@ def read_loaded(folder: Folder, name: str, with_tensors: bool) -> tuple[Draft, L
         draft.tensors.extend(tensor_ranges(loaded, name))
     if not draft.roles and draft.step is None and draft.roles is not None:
         draft.undecided = f"{name} holds no training state that this version knows"
-    need_model(draft)
     return draft, loaded
 
 
@@ -127,12 +126,6 @@ def _take_epoch(draft: Draft, loaded: Loaded) -> None:
     detail = f"its step is not known: {epoch} counts epochs, the only number that {name} gives"
     cure = "Nothing need be done; keep the step among what is saved, to see what a restart would lose."
     draft.findings.append(finding("step_mismatch", path=name, detail=detail, severity=Severity.NOTE, cure=cure))
-
-
-def need_model(draft: Draft) -> None:
-    """A file, or files, of the optimizer or the scheduler alone are one part of something else."""
-    if draft.roles and Role.MODEL not in draft.roles:
-        draft.not_resumable_reasons.append("it holds no model")
 
 
 def take_roles(draft: Draft, loaded: Loaded, roles: set[Role] | None = None) -> set[Role]:
@@ -208,7 +201,6 @@ def read_folder(folder: Folder, with_tensors: bool) -> Draft:
     if draft.step is None:
         match = _EPOCH_FOLDER.fullmatch(os.path.basename(folder.path))
         draft.step = int(match.group(1)) if match else None
-    need_model(draft)
     if all(shard.role is Role.OTHER for shard in draft.shards) and not draft.findings:
         draft.format, draft.roles, draft.undecided = UNKNOWN_FORMAT, None, "none of its files holds a training state"
     return draft

@@ -156,6 +156,8 @@ def _reasons(draft: Draft, status: Status) -> list[str]:
         reasons.append(draft.undecided)
     if any(found.code == "metadata_unsafe" and found.severity is Severity.DAMAGE for found in draft.findings):
         reasons.append("loading it would run code that no checkpoint needs")
+    if draft.roles and Role.MODEL not in draft.roles:
+        reasons.append("it holds no model")
     if draft.roles is not None and Role.OPTIMIZER not in draft.roles and status is Status.COMPLETE:
         reasons.append("it holds no optimizer state")
     return reasons
