@@ -18,7 +18,7 @@ from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
 from muster_agent.formats.names import is_noise, is_ours, is_text
 from muster_agent.formats.places import is_bucket, resolved
-from muster_agent.formats.posix_file import PosixFile
+from muster_agent.formats.posix_file import PosixFile, special_kind
 from muster_agent.formats.tree import ARCHIVED, Opened, Tree
 from muster_agent.probes.filesystem import made_up_by_the_kernel
 
@@ -260,15 +260,9 @@ def _take(folder: Folder, entries: list[os.DirEntry[str]], device: int) -> None:
             folder.folders.append(name)
             folder.identities[name] = seen.st_dev, seen.st_ino
         else:
-            folder.special[name] = _SPECIAL_KINDS.get(kind, "special file")
+            folder.special[name] = special_kind(kind)
 
 
-_SPECIAL_KINDS = {
-    stat.S_IFIFO: "named pipe",
-    stat.S_IFSOCK: "socket",
-    stat.S_IFCHR: "character device",
-    stat.S_IFBLK: "block device",
-}
 _SPECIAL_FIRST, _SPECIAL_LAST = ".l", "n"
 """What every name that `is_noise` knows begins or ends with; a test holds the two together."""
 _REGULAR = stat.S_IFREG
@@ -320,7 +314,7 @@ def _take_named(folder: Folder, name: str) -> None:
     if stat.S_ISREG(seen.st_mode):
         folder.files[name] = seen_of(seen)
     elif not stat.S_ISDIR(seen.st_mode):
-        folder.special[name] = _SPECIAL_KINDS.get(stat.S_IFMT(seen.st_mode), "special file")
+        folder.special[name] = special_kind(stat.S_IFMT(seen.st_mode))
 
 
 def trouble(error: OSError, path: str) -> Finding:

@@ -59,3 +59,16 @@ class PosixFile(Opened):
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
+
+
+def special_kind(kind: int) -> str:
+    """What a directory entry of this kind (`S_IFMT`) is called that is neither a file, a folder nor a link."""
+    return _SPECIAL_KINDS.get(kind, "special file")
+
+
+_SPECIAL_KINDS = {
+    stat.S_IFIFO: "named pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "character device",
+    stat.S_IFBLK: "block device",
+}
