@@ -155,7 +155,10 @@ def _reports(attempt: RunAttempt, records: Sequence[HookRecord]) -> list[StepRep
     return [by_step[step] for step in sorted(by_step)]
 
 
-_FOLLOWED = ["started_at", "last_report_at", "last_step", "ended_at", "resumed_from_step", "resumed_from_path"]
+_FOLLOWED = [
+    "started_at", "last_report_at", "last_step", "ended_at", "resumed_from_step", "resumed_from_path", "job_id",
+    "job_restart_count",
+]  # fmt: skip
 
 
 def _follow(attempt: RunAttempt, records: Sequence[HookRecord]) -> bool:
@@ -172,10 +175,17 @@ def _follow(attempt: RunAttempt, records: Sequence[HookRecord]) -> bool:
         elif record.kind == RESUMED_FROM and record.step is not None:
             attempt.resumed_from_step = record.step
             attempt.resumed_from_path = _path(record.data)
+        _follow_job(attempt, record.data)
     steps_at = [_at(record.at_unix_seconds) for record in records if record.kind == STEP]
     if attempt.ended_at is not None and any(at > attempt.ended_at for at in steps_at):
         attempt.ended_at = None  # one rank had ended, another goes on
     return before != [getattr(attempt, name) for name in _FOLLOWED]
+
+
+def _follow_job(attempt: RunAttempt, data: dict[str, Any]) -> None:
+    job_id, count = data.get("job_id"), data.get("job_restart_count")
+    if isinstance(job_id, str) and type(count) is int and 0 <= count <= _MAX_SMALL_INTEGER:
+        attempt.job_id, attempt.job_restart_count = clean(job_id, 64), count
 
 
 def _path(data: dict[str, Any]) -> str:

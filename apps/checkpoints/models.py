@@ -92,6 +92,10 @@ class RunAttempt(models.Model):
     resumed_from_step = models.BigIntegerField(null=True)
     resumed_from_path = models.CharField(max_length=2048, blank=True)
     last_step = models.BigIntegerField(null=True)
+    job_id = models.CharField(max_length=64, blank=True)
+    """The scheduler's job that it ran in, where the hook could tell; every requeue of it is another launch."""
+    job_restart_count = models.PositiveIntegerField(null=True)
+    """How often that job had been requeued before this launch."""
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     last_report_at = models.DateTimeField()

@@ -9,7 +9,7 @@ from typing import Any
 from django import forms
 
 from apps.checkpoints.models import TrainingRun
-from apps.drills.models import CheckpointChoice, DrillKind, DrillPlan
+from apps.drills.models import CheckpointChoice, DrillKind, DrillPlan, Fault
 from apps.drills.spec import BACKENDS, SIGNALS
 from apps.storage.models import StorageTier
 
@@ -112,7 +112,7 @@ class SpecForm(forms.Form):
     """Of the fields that are no drill's: a plan's schedule, say."""
 
     kind = forms.ChoiceField(
-        choices=DrillKind.choices, help_text="Reload and herd read storage only; failover kills a process of the job."
+        choices=DrillKind.choices, help_text="Reload and herd read storage only; failover breaks a worker of the job."
     )
     choice = forms.ChoiceField(
         choices=CheckpointChoice.choices, initial=CheckpointChoice.LATEST_VERIFIED, label="Checkpoint", required=False
@@ -133,7 +133,13 @@ class SpecForm(forms.Form):
         required=False, min_value=1, label="Cap, MB/s per node", help_text="Empty: only the agents' own caps."
     )
     signal_name = forms.ChoiceField(
-        choices=[(name, name) for name in SIGNALS], required=False, label="Signal", help_text="What ends the process."
+        choices=[(name, name) for name in SIGNALS], required=False, label="Signal", help_text="What ends a process."
+    )
+    fault = forms.ChoiceField(choices=Fault.choices, required=False, label="What breaks")
+    worker_rank = forms.IntegerField(required=False, min_value=0, label="Rank", help_text="Empty: a random one.")
+    worker_node = forms.CharField(required=False, max_length=253, label="Node", help_text="Empty: any.")
+    link = forms.CharField(
+        required=False, max_length=64, label="Link", help_text="Only for a link: its name in the node's configuration."
     )
     objective_seconds = forms.FloatField(
         required=False, min_value=0.001, label="Objective, seconds", help_text="Empty: the run's own objective."
@@ -165,6 +171,7 @@ class SpecForm(forms.Form):
         return spec
 
 
+FAULT_NAMES = ("fault", "signal_name", "worker_rank", "worker_node", "link")
 SPEC_NAMES = {
     "kind",
     "choice",
@@ -175,7 +182,7 @@ SPEC_NAMES = {
     "backend",
     "evict",
     "max_bytes_per_second",
-    "signal_name",
+    *FAULT_NAMES,
     "objective_seconds",
     "tier",
 }
@@ -185,13 +192,13 @@ _GROUPS: tuple[tuple[str, tuple[DrillKind, ...], tuple[str, ...]], ...] = (
     ("What a reload or herd reads", _READING, ("choice", "step", "window_days", "tier", "node_count")),
     ("How a reload or herd reads", _READING, ("backend", "max_mb_per_second", "evict")),
     ("Clients of a herd", (DrillKind.HERD,), ("ladder",)),
-    ("Fault of a failover", (DrillKind.FAILOVER,), ("signal_name",)),
+    ("Fault of a failover", (DrillKind.FAILOVER,), FAULT_NAMES),
 )
 SHOWN_WHEN = {"step": CheckpointChoice.NAMED, "window_days": CheckpointChoice.RANDOM}
 """Fields that one choice of a checkpoint asks for."""
 _FOREIGN: dict[str, tuple[str, ...]] = {
-    DrillKind.RELOAD: ("ladder", "signal_name"),
-    DrillKind.HERD: ("signal_name",),
+    DrillKind.RELOAD: ("ladder", *FAULT_NAMES),
+    DrillKind.HERD: FAULT_NAMES,
     DrillKind.FAILOVER: (
         "ladder",
         "backend",

@@ -166,6 +166,12 @@ LOOKS: dict[str, dict[str, Look]] = {
     },
 }
 
+RESCHEDULING = {
+    "ending": "Ended what was left of the job",
+    "hold": "Held the requeued job back",
+    "queue": "Waited for nodes",
+    "starting": "Started the job's own script",
+}
 TRUST_MEANS = {
     "listed": "seen on disk, nothing more",
     "complete": "every promised shard is there, with the right size",

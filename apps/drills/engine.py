@@ -13,8 +13,8 @@ from apps.core.dispatch import wake_owner
 from apps.core.errors import Conflict
 from apps.core.transitions import transition
 from apps.core.wakeups import announce
-from apps.drills import failing_over, reading, results, safety, selectors
-from apps.drills.finish import OWNER_KIND, UNFINISHED, finish, objective_state, stop_work
+from apps.drills import failing_over, faults, reading, results, safety, selectors
+from apps.drills.finish import OWNER_KIND, finish, objective_state, stop_work
 from apps.drills.models import Drill, DrillKind, DrillRung
 from apps.drills.results import Client
 from apps.fleet.models import AgentTask, Cluster, TaskGroup
@@ -32,6 +32,8 @@ def advance(drill_id: str) -> None:
     for _step in range(_MAX_STEPS):
         drill = selectors.drills().filter(pk=drill_id).first()
         if drill is None or drill.state == Drill.State.FINISHED:
+            if drill is not None and drill.restore_node:
+                faults.restore_node(drill)
             return
         # First into the future: a drill that cannot be computed is tried again later, not in a tight loop.
         Drill.objects.filter(pk=drill.pk, state=drill.state).update(next_attempt_at=timezone.now() + _pace(drill))
@@ -41,8 +43,8 @@ def advance(drill_id: str) -> None:
 
 
 def due(now: datetime | None = None) -> list[str]:
-    """Unfinished drills whose next look has come."""
-    rows = Drill.objects.filter(state__in=UNFINISHED, next_attempt_at__lte=now or timezone.now())
+    """Drills whose next look has come: unfinished ones, and those that have still a node to bring back."""
+    rows = Drill.objects.filter(next_attempt_at__lte=now or timezone.now())
     return list(rows.order_by("next_attempt_at").values_list("pk", flat=True)[:500])
 
 

@@ -1,4 +1,5 @@
-"""Failover: end a training process on purpose, then watch its run until it computes a step beyond the checkpoint."""
+"""Failover: break a worker of a training job on purpose, then watch its run until it computes a step beyond the
+checkpoint."""
 
 from __future__ import annotations
 
@@ -7,18 +8,14 @@ from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
-from muster_agent.protocol.wire import DisruptBody, DisruptParams, TaskKind
 
 from apps.checkpoints.models import Placement, RunAttempt, StepReport
-from apps.core.moments import utc_moment
 from apps.core.transitions import transition
-from apps.drills import safety, selectors
-from apps.drills.finish import OWNER_KIND, finish, objective_state
-from apps.drills.models import Drill
+from apps.drills import faults, safety, selectors
+from apps.drills.finish import finish, objective_state
+from apps.drills.models import Drill, Fault
 from apps.drills.reading import CannotRun, require_small_enough
 from apps.drills.run_records import WayBack, boundary_facts, way_back
-from apps.fleet import tasks
-from apps.fleet.models import AgentTask
 
 DEADLINE_SECONDS = 900
 SETTLE = timedelta(seconds=3)
@@ -34,13 +31,11 @@ def begin(drill: Drill) -> bool:
             f"No launch of {drill.run.name} has reported in the last two minutes: start the job with the "
             "training hook, then drill it."
         )
-    if attempt.agent is None or not selectors.can_work(attempt.agent):
-        raise CannotRun(
-            f"The agent beside launch {attempt.launch_id} is not online, so nothing there may be signalled."
-        )
-    require_small_enough(drill, safety.Radius(nodes=(attempt.agent.node.name,)))
+    worker = faults.chosen_worker(drill, attempt)
+    require_small_enough(drill, safety.Radius(nodes=(worker.node,)))
     now = timezone.now()
     seconds = drill.deadline_seconds or DEADLINE_SECONDS
+    by_scheduler = drill.fault == Fault.NODE
     with transaction.atomic():
         moved = transition(
             drill,
@@ -49,28 +44,21 @@ def begin(drill: Drill) -> bool:
             attempt=attempt,
             started_at=now,
             deadline_at=now + timedelta(seconds=seconds),
+            restore_node=worker.node if by_scheduler else "",
+            facts={**drill.facts, "worker": worker.who},
         )
-        if moved:
-            tasks.create_task(
-                agent=attempt.agent,
-                kind=TaskKind.DISRUPT,
-                params=DisruptParams(run=drill.run.name, attempt=attempt.launch_id, signal_name=drill.signal_name),
-                owner_kind=OWNER_KIND,
-                owner_id=drill.pk,
-                idempotent=False,
-            )
+        if moved and not by_scheduler:
+            faults.ask_agent(drill, attempt, worker)
     return moved
 
 
 def observe(drill: Drill) -> bool:
     """Wait for the injection, then for the step beyond the checkpoint."""
-    task = tasks.tasks_of(OWNER_KIND, drill.pk).select_related("agent__node").first()
-    if task is None or drill.attempt is None:
+    if drill.attempt is None:
         return finish(drill, Drill.Outcome.FAILED, "The launch that was to be disrupted is no longer known.")
-    if task.outcome not in ("", AgentTask.Outcome.DONE):
-        return _not_injected(drill, task)
     if drill.fault_at is None:
-        return _note_injection(drill, task) or _overdue(drill, None)
+        return _note_injection(drill)
+    faults.follow_scheduler(drill)
     way = way_back(failed=drill.attempt, fault_at=drill.fault_at, fault_is_exact=True)
     if way.timeline.seconds is None:
         return _overdue(drill, way)
@@ -89,8 +77,10 @@ def conclude(drill: Drill) -> bool:
         return False
     if drill.attempt is None or drill.fault_at is None:
         return finish(drill, Drill.Outcome.FAILED, "The launch that was disrupted is no longer known.")
+    cure = faults.follow_scheduler(drill)
     way = way_back(failed=drill.attempt, fault_at=drill.fault_at, fault_is_exact=True)
     figures = figures_of(drill, way)
+    figures["facts"]["hold_cure"] = cure
     in_time = objective_state(figures["seconds"], drill.objective_seconds)
     return finish(drill, Drill.Outcome.PASSED, _summary(way), objective_state=in_time, **figures)
 
@@ -117,6 +107,7 @@ def figures_of(drill: Drill, way: WayBack) -> dict[str, Any]:
         **drill.facts,
         "boundaries": boundary_facts(line),
         "launch_count": line.launch_count,
+        "reschedule": [{"what": one.what, "seconds": one.seconds} for one in way.rescheduling],
         "first_step": line.first_step,
         "resumed_attempt": line.attempt,
         "resumed_from_path": way.attempt.resumed_from_path if way.attempt else "",
@@ -141,25 +132,16 @@ def _placement(drill: Drill, attempt: RunAttempt | None) -> Placement | None:
     return rows.first()
 
 
-def _note_injection(drill: Drill, task: AgentTask) -> bool:
-    """True once the fault's time is known and stored."""
-    if task.outcome != AgentTask.Outcome.DONE:
-        return False
-    body = tasks.body(task, DisruptBody)
-    fault_at = utc_moment(body.injected_unix_seconds)
-    facts = {**drill.facts, "pid": body.pid, "signal": body.signal_name, "node": task.agent.node.name}
-    if fault_at is None:
-        fault_at = task.finished_at or timezone.now()
-        facts["fault_time"] = "no calendar holds the time that the agent sent; this is when its answer came"
-    return Drill.objects.filter(pk=drill.pk, fault_at=None).update(fault_at=fault_at, facts=facts) == 1
-
-
-def _not_injected(drill: Drill, task: AgentTask) -> bool:
-    node = task.agent.node.name
-    if task.outcome == AgentTask.Outcome.LOST:
-        reason = f"{node} was lost before it said whether the process was ended; see whether the run restarted."
-        return finish(drill, Drill.Outcome.LOST, reason)
-    return finish(drill, Drill.Outcome.FAILED, f"{node} did not end the process: {task.error or task.outcome}.")
+def _note_injection(drill: Drill) -> bool:
+    """True once the fault's time is known and stored, or there will be none."""
+    try:
+        injection = faults.injected(drill)
+    except faults.NotInjected as problem:
+        return finish(drill, problem.outcome, str(problem))
+    if injection is None:
+        return _overdue(drill, None)
+    facts = {**drill.facts, **injection.facts}
+    return Drill.objects.filter(pk=drill.pk, fault_at=None).update(fault_at=injection.fault_at, facts=facts) == 1
 
 
 def _overdue(drill: Drill, way: WayBack | None) -> bool:

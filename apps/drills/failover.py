@@ -109,10 +109,15 @@ def timeline(
 
 def _since(records: Iterable[Record], fault_at: float, failed_attempt: str) -> list[Record]:
     """Records from the fault on, in order. A detection of this failure that two clocks place just before it is moved
-    to it: an effect is not earlier than its cause."""
+    to it: an effect is not earlier than its cause. Where nobody was left to report a failure, the scheduler's requeue
+    is what detected it."""
+    records = list(records)
+    reported = {record.attempt for record in records if record.kind == "failure_detected"}
+    requeues = [one for one in records if one.kind == "requeued" and one.attempt not in reported]
+    records += [replace(one, kind="failure_detected") for one in requeues]
     kept = []
     for record in records:
-        detects = record.kind == "failure_detected" and record.attempt == failed_attempt
+        detects = record.kind in ("failure_detected", "requeued") and record.attempt == failed_attempt
         if detects and fault_at - CLOCK_TOLERANCE_SECONDS <= record.at < fault_at:
             kept.append(replace(record, at=fault_at))
         elif record.at >= fault_at:
@@ -257,7 +262,14 @@ def _boundaries(
     return tuple(found)
 
 
-_BOUNDARY_KINDS = ("failure_detected", "launch_started", "process_started", "phase", "resumed_from")
+_SCHEDULER_WORDS = {
+    "requeued": "the scheduler requeued the job",
+    "eligible": "the scheduler's hold on the job ended",
+    "job_started": "the scheduler started the job again",
+}
+_BOUNDARY_KINDS = (
+    "failure_detected", "launch_started", "process_started", "phase", "resumed_from", *_SCHEDULER_WORDS,
+)  # fmt: skip
 
 
 def _words(record: Record) -> str:
@@ -266,4 +278,4 @@ def _words(record: Record) -> str:
         return f"{record.phase} {record.edge}{who}"
     if record.kind == "resumed_from":
         return f"state of step {record.step} in place{who}"
-    return record.kind.replace("_", " ") + who
+    return _SCHEDULER_WORDS.get(record.kind, record.kind.replace("_", " ")) + who

@@ -30,7 +30,7 @@ def finish(drill: Drill, outcome: Drill.Outcome, reason: str, *, actor: str = ""
         actor=actor,
         outcome=outcome,
         finished_at=now,
-        next_attempt_at=None,
+        next_attempt_at=now if drill.restore_node else None,
         **updates,
     )
     if not ended:
@@ -38,6 +38,8 @@ def finish(drill: Drill, outcome: Drill.Outcome, reason: str, *, actor: str = ""
     Drill.objects.filter(pk=drill.pk).update(reason=reason)
     drill.reason = reason
     _give_back(drill, reason)
+    if drill.restore_node:
+        wake_owner(OWNER_KIND, drill.pk)
     announce(f"drill:{drill.pk}")
     for waiting in Drill.objects.filter(cluster_id=drill.cluster_id, state=Drill.State.WAITING).values_list(
         "pk", flat=True

@@ -40,6 +40,13 @@ class CheckpointChoice(models.TextChoices):
     NAMED = "named", "Named"
 
 
+class Fault(models.TextChoices):
+    PROCESS = "process", "Process: a signal"
+    EXCEPTION = "exception", "Exception raised by the trainer's hook"
+    LINK = "link", "Network link"
+    NODE = "node", "Node set down in the scheduler"
+
+
 class DrillSpec(models.Model):
     """What a drill does; a plan's own copy and each drill's own copy, so that editing a plan rewrites no history."""
 
@@ -60,6 +67,14 @@ class DrillSpec(models.Model):
     max_bytes_per_second = models.BigIntegerField(null=True, blank=True)
     signal_name = models.CharField(max_length=16, default="SIGKILL")
     """For `failover`."""
+    fault = models.CharField(max_length=16, choices=Fault, default=Fault.PROCESS)
+    """For `failover`: what breaks."""
+    worker_rank = models.PositiveIntegerField(null=True, blank=True)
+    """For `failover`: whose process; None: a random rank."""
+    worker_node = models.CharField(max_length=253, blank=True)
+    """For `failover`: on which node; empty: on any."""
+    link = models.CharField(max_length=64, blank=True)
+    """For a failover with the fault `link`: what the node's configuration calls it."""
     objective_seconds = models.FloatField(null=True, blank=True)
     deadline_seconds = models.PositiveIntegerField(null=True, blank=True)
     """None: from the bytes to read, or 900 s for a failover."""
@@ -158,6 +173,8 @@ class Drill(DrillSpec):
     """For `failover`: the launch that was disrupted."""
     fault_at = models.DateTimeField(null=True)
     """For `failover`: when the fault was injected, on the server's clock."""
+    restore_node = models.CharField(max_length=253, blank=True)
+    """A node that this drill set down in the scheduler and has still to bring back, finished or not."""
     seed = models.PositiveBigIntegerField(default=0)
     """For the choice `random`: the same seed over the same checkpoints chooses the same one."""
     state = models.CharField(max_length=16, choices=State, default=State.SCHEDULED)

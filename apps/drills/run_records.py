@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from apps.checkpoints.models import RunAttempt, RunEvent, StepReport
 from apps.drills.failover import CLOCK_TOLERANCE_SECONDS, Record, Step, Timeline, lost_work, timeline
+from apps.drills.rescheduling import Piece, pieces
 
 MAX_STEPS_READ = 5000
 MAX_RECORDS_READ = 50_000
@@ -21,6 +22,7 @@ class WayBack:
     lost_steps: int | None
     lost_seconds: float | None
     attempt: RunAttempt | None
+    rescheduling: tuple[Piece, ...] = ()
 
 
 def way_back(*, failed: RunAttempt, fault_at: datetime, fault_is_exact: bool) -> WayBack:
@@ -40,7 +42,7 @@ def way_back(*, failed: RunAttempt, fault_at: datetime, fault_is_exact: bool) ->
         fault_at=fault_at.timestamp(), steps=before, resumed_from_step=line.resumed_from_step
     )
     back = RunAttempt.objects.filter(run_id=failed.run_id, launch_id=line.attempt).first() if line.attempt else None
-    return WayBack(line, lost_steps, lost_seconds, back)
+    return WayBack(line, lost_steps, lost_seconds, back, tuple(pieces(records)))
 
 
 def boundary_facts(line: Timeline) -> list[dict[str, str]]:

@@ -9,11 +9,12 @@ from django.utils import timezone
 from muster_agent.decide.model import ResumeRequest
 from muster_agent.protocol.trust import Trust
 
-from apps.checkpoints.models import Placement, RunAttempt
+from apps.checkpoints.models import Placement, RunAttempt, RunEvent
 from apps.checkpoints.resume import resume_decision
 from apps.core import cron
 from apps.drills.choosing import choose_random
 from apps.drills.models import CheckpointChoice, Drill, DrillControl, DrillPlan, DrillRung, RankResult
+from apps.drills.workers import Worker
 from apps.fleet.models import Agent
 
 VERIFIED = (Placement.Trust.VERIFIED, Placement.Trust.RELOADED, Placement.Trust.RESUMED)
@@ -98,6 +99,20 @@ def live_attempt(drill: Drill, now: datetime | None = None) -> RunAttempt | None
     since = (now or timezone.now()) - LIVE_ATTEMPT
     rows = RunAttempt.objects.filter(run_id=drill.run_id, ended_at=None, last_report_at__gte=since)
     return rows.select_related("agent__node").order_by("-started_at").first()
+
+
+def live_workers(attempt: RunAttempt) -> list[Worker]:
+    """The processes of a launch that registered themselves and have not ended; where none did, whatever runs beside
+    the agent that reported the launch."""
+    ended = RunEvent.objects.filter(attempt=attempt, kind="process_ended").values("source")
+    started = RunEvent.objects.filter(attempt=attempt, kind="process_started", agent__isnull=False)
+    rows = started.exclude(source__in=ended).select_related("agent__node")
+    found = [
+        Worker(agent_id=row.agent.pk, node=row.agent.node.name, rank=row.rank, pid=row.pid) for row in rows if row.agent
+    ]
+    if not found and attempt.agent is not None:
+        return [Worker(agent_id=attempt.agent.pk, node=attempt.agent.node.name)]
+    return found
 
 
 def can_work(agent: Agent) -> bool:

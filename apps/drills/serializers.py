@@ -17,6 +17,7 @@ from apps.drills.models import (
     DrillKind,
     DrillPlan,
     DrillRung,
+    Fault,
     PlanOccurrence,
     RankResult,
 )
@@ -25,7 +26,7 @@ from apps.drills.spec import BACKENDS, MAX_SEED, SIGNALS
 
 SPEC = [
     "kind", "choice", "step", "tier", "window_days", "node_count", "ladder", "backend", "evict", "max_bytes_per_second",
-    "signal_name", "objective_seconds", "deadline_seconds",
+    "signal_name", "fault", "worker_rank", "worker_node", "link", "objective_seconds", "deadline_seconds",
 ]  # fmt: skip
 _PHASES_SCHEMA = {
     "type": "object",
@@ -152,6 +153,16 @@ class SpecSerializer(StrictSerializer):
     evict = serializers.BooleanField(required=False, help_text="Drop the page cache of the files first.")
     max_bytes_per_second = serializers.IntegerField(required=False, allow_null=True, help_text="For each client.")
     signal_name = serializers.ChoiceField(choices=SIGNALS, required=False, help_text="Of a failover.")
+    fault = serializers.ChoiceField(choices=Fault.choices, required=False, help_text="Of a failover: what breaks.")
+    worker_rank = serializers.IntegerField(
+        required=False, allow_null=True, help_text="Of a failover: whose process; else a random rank's."
+    )
+    worker_node = serializers.CharField(
+        required=False, allow_blank=True, max_length=253, help_text="Of a failover: on which node; else on any."
+    )
+    link = serializers.CharField(
+        required=False, allow_blank=True, max_length=64, help_text="With the fault link: its name in the node's config."
+    )
     objective_seconds = serializers.FloatField(
         required=False, allow_null=True, help_text="Else the run's own objective."
     )

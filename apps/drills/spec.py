@@ -9,7 +9,7 @@ from typing import Any
 from apps.checkpoints.models import TrainingRun
 from apps.core.errors import InvalidInput
 from apps.drills.herd import ladder_problem
-from apps.drills.models import CheckpointChoice, DrillKind, DrillSpec
+from apps.drills.models import CheckpointChoice, DrillKind, DrillSpec, Fault
 from apps.storage.models import StorageTier
 
 SPEC_FIELDS = tuple(field.name for field in DrillSpec._meta.get_fields())
@@ -20,6 +20,7 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "step": (0, 2**62),
     "window_days": (1, 3650),
     "node_count": (1, 16_384),
+    "worker_rank": (0, 2**31 - 1),
     "max_bytes_per_second": (1_000_000, 10**15),
     "objective_seconds": (0.001, 30 * 86_400),
     "deadline_seconds": (5, 86_400),
@@ -38,6 +39,9 @@ def checked(run: TrainingRun, spec: Mapping[str, Any]) -> dict[str, Any]:
     _one_of(values, "choice", tuple(CheckpointChoice.values))
     _one_of(values, "backend", BACKENDS)
     _one_of(values, "signal_name", SIGNALS)
+    _one_of(values, "fault", tuple(Fault.values))
+    _text(values, "worker_node", 253)
+    _text(values, "link", 64)
     for name in _LIMITS:
         _within(values, name)
     _check_together(values)
@@ -68,8 +72,16 @@ def _within(values: Mapping[str, Any], name: str) -> None:
         raise InvalidInput(f"{name} is {number} from {low:g} to {high:g}.", pointer=f"/{name}")
 
 
+def _text(values: Mapping[str, Any], name: str, longest: int) -> None:
+    value = values.get(name, "")
+    if not isinstance(value, str) or len(value) > longest or not value.isprintable():
+        raise InvalidInput(f"{name} is a text of at most {longest} characters.", pointer=f"/{name}")
+
+
 def _check_together(values: Mapping[str, Any]) -> None:
     choice, kind = values.get("choice"), values["kind"]
+    if (values.get("fault") == Fault.LINK) != bool(values.get("link")):
+        raise InvalidInput("Name the link for the fault link, and for no other.", pointer="/link")
     if choice == CheckpointChoice.NAMED and "step" not in values:
         raise InvalidInput("Name the checkpoint's step, or choose latest_verified.", pointer="/step")
     if "step" in values and choice != CheckpointChoice.NAMED:

@@ -12,6 +12,7 @@ from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from apps.checkpoints.models import RunAttempt, RunEvent, StepReport
+from apps.checkpoints.scheduler_events import REQUEUED, SCHEDULER_KINDS
 from apps.core import transitions
 from apps.core.transitions import transition
 from apps.drills import failing_over
@@ -70,10 +71,10 @@ def _suspects(now: datetime) -> list[RunAttempt]:
 def _launches(attempts: Sequence[RunAttempt]) -> list[Launch]:
     ids = [attempt.pk for attempt in attempts]
     events = RunEvent.objects.filter(attempt__in=ids)
-    signs = _times(events.exclude(kind="failure_detected"), Max("at"))
+    signs = _times(events.exclude(kind__in=("failure_detected", *SCHEDULER_KINDS)), Max("at"))
     steps = _times(StepReport.objects.filter(attempt__in=ids), Max("at"))
     ended = _times(events.filter(kind="process_ended"), Max("at"))
-    failed = _times(events.filter(kind="failure_detected"), Min("at"))
+    failed = _times(events.filter(kind__in=("failure_detected", REQUEUED)), Min("at"))
     return [
         Launch(
             launch_id=row.launch_id,

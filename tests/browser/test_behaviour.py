@@ -143,7 +143,7 @@ def test_the_failover_preview_is_reached_through_the_form(site: Any, open_contex
     page.goto(site.url + site.pages["drill-start"])
     page.select_option("select[name=kind]", "failover")
     page.click("text=Start the drill")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("End a process of llama-70b-pt?")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Break a worker of llama-70b-pt?")
     page.click("text=Do not")
     expect(page).to_have_url(re.compile(r"/runs/run_"))
 

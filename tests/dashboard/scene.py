@@ -567,6 +567,9 @@ def _failovers(run: TrainingRun, placement: Placement, now: datetime, attempt: R
             reason=f"Trained step {12_001 + 10 * day} from the checkpoint of step {12_000 + 10 * day}; 42 steps were "
             "computed again.",
             facts={
+                "worker": "rank 0 on gpu-01",
+                "reschedule": [{"what": "ending", "seconds": 0.3}, {"what": "hold", "seconds": 6.0}],
+                "hold_cure": "A lower cred_expire in slurm.conf shortens it.",
                 "boundaries": [
                     {"at": at.isoformat(), "what": "fault injected", "attempt": "launch-1"},
                     {
@@ -576,7 +579,7 @@ def _failovers(run: TrainingRun, placement: Placement, now: datetime, attempt: R
                     },
                     {"at": (at + timedelta(seconds=9.3)).isoformat(), "what": "launch started", "attempt": "launch-2"},
                     {"at": (at + timedelta(seconds=seconds)).isoformat(), "what": "step done", "attempt": "launch-2"},
-                ]
+                ],
             },
         )
     assert drill is not None

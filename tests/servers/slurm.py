@@ -71,6 +71,7 @@ class Slurm:
         self, folder: Path, *, node_count: int = 4, gpus_per_node: int = 0, cred_expire_seconds: int = 5
     ) -> None:
         self.folder = folder
+        self.cred_expire_seconds = cred_expire_seconds
         self.node_names = [f"gpu-{number}" for number in range(1, node_count + 1)]
         self.configuration = folder / "slurm.conf"
         self.environment = {**os.environ, "SLURM_CONF": str(self.configuration)}

@@ -7,7 +7,7 @@ from celery import shared_task
 from apps.alerts import services as alerts
 from apps.audits import schedules as audit_schedules
 from apps.audits import stale
-from apps.checkpoints import rescans, scan_pruning
+from apps.checkpoints import rescans, scan_pruning, scheduler_events
 from apps.core import heartbeats
 from apps.core.dispatch import wake_owner
 from apps.drills import schedules
@@ -63,3 +63,4 @@ def pulse(queue: str) -> None:
 def inventory_cluster(cluster_id: str) -> None:
     """Ask a cluster's scheduler what it consists of."""
     cluster_inventory.take_inventory(cluster_id)
+    scheduler_events.follow_jobs(cluster_id)

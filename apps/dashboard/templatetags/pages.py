@@ -18,7 +18,7 @@ from apps.core.phases import LABELS, ordered
 from apps.dashboard.bars import Bar
 from apps.dashboard.forms import SHOWN_WHEN
 from apps.dashboard.palette import css_name
-from apps.dashboard.words import LOOKS, TRUST_MEANS, look
+from apps.dashboard.words import LOOKS, RESCHEDULING, TRUST_MEANS, look
 
 register = template.Library()
 _LARGE = re.compile(r"(?<![\w.,-])[0-9]{5,18}(?![\w-]|[.,]\d)")
@@ -144,6 +144,12 @@ def byte_range(finding: Any) -> str:
     if finding.begin_byte is None or finding.end_byte is None or str(finding.begin_byte) in finding.detail:
         return ""
     return f"bytes {intcomma(finding.begin_byte)} to {intcomma(finding.end_byte - 1)}"
+
+
+@register.filter
+def reschedule_words(what: str) -> str:
+    """What a scheduler did in one piece of `reschedule`."""
+    return RESCHEDULING.get(what, what)
 
 
 @register.filter

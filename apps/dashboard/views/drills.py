@@ -26,6 +26,7 @@ from apps.dashboard.live import progress_of
 from apps.dashboard.selectors import drills as rows_of
 from apps.drills import preview, safety, selectors, services
 from apps.drills.models import Drill, DrillKind
+from apps.drills.workers import fitting
 from apps.fleet import selectors as fleet
 from apps.fleet.access import require_role, role_on, scoped
 from apps.storage.models import StorageTier
@@ -242,11 +243,15 @@ def _initial(request: HttpRequest, runs: list[TrainingRun]) -> dict[str, Any]:
 
 
 def _preview(run: TrainingRun, spec: dict[str, Any], posted: QueryDict) -> dict[str, Any]:
-    """What a failover would touch: the launch that trains now and the agents of its cluster."""
+    """What a failover would touch: the launch that trains now, its workers that fit, the agents of its cluster."""
     attempt = selectors.live_attempt(Drill(run=run, cluster=run.cluster))
+    there = selectors.live_workers(attempt) if attempt else []
+    workers = fitting(there, rank=spec.get("worker_rank"), node=spec.get("worker_node", ""))
     agents = list(fleet.usable_agents(run.cluster)[:200])
     repeated = [(name, value) for name in posted for value in posted.getlist(name) if name != "csrfmiddlewaretoken"]
-    return {"run": run, "spec": spec, "attempt": attempt, "agents": agents, "repeated": repeated}
+    return {
+        "run": run, "spec": spec, "attempt": attempt, "workers": workers, "agents": agents, "repeated": repeated,
+    }  # fmt: skip
 
 
 @pages.page

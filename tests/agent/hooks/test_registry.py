@@ -54,9 +54,11 @@ def wait_for(directory: Path, count: int) -> list[RegisteredProcess]:
 def test_a_running_registered_process_is_found(tmp_path: Path, trainer: subprocess.Popen[str]) -> None:
     stat = read_stat(trainer.pid)
     assert stat is not None
-    assert live_processes(tmp_path, "run") == [
-        RegisteredProcess(pid=trainer.pid, start_ticks=stat.start_ticks, rank=3, attempt="run-1")
-    ]
+    [found] = live_processes(tmp_path, "run")
+    assert found == RegisteredProcess(
+        pid=trainer.pid, start_ticks=stat.start_ticks, rank=3, attempt="run-1", source=found.source
+    )
+    assert (tmp_path / registration_name(found.writer)).exists()
 
 
 def test_another_runs_process_is_not_found(tmp_path: Path, trainer: subprocess.Popen[str]) -> None:

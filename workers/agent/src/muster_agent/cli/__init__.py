@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "ceiling": ("muster_agent.cli.ceiling", "ceiling", "Measure how fast this node can read a place at all."),
     "resume-point": ("muster_agent.cli.resume_point", "resume_point", "Say which checkpoint a restart should load."),
     "gate": ("muster_agent.cli.gate", "gate", "Exit 0 if a run has passed its five validation steps lately, else 8."),
+    "hook": ("muster_agent.cli.hook", "hook", "Tell the node's agent what a launch script knows: a failure, a launch."),
     "agent": ("muster_agent.cli.agent", "agent", "Join this node to a control plane and run its agent."),
 }
 

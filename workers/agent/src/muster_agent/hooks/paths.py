@@ -40,6 +40,11 @@ def registration_name(writer: WriterName) -> str:
     return f"{writer.pid}-{writer.start_ticks}-{writer.source}.process.json"
 
 
+def injection_name(writer: WriterName) -> str:
+    """The file by whose presence a drill asks that process to raise."""
+    return f"{writer.pid}-{writer.start_ticks}-{writer.source}.inject"
+
+
 def parse_spool_name(name: str) -> WriterName | None:
     """The writer of a spool file, None for any other file."""
     return _writer(_SPOOL_NAME.fullmatch(name))

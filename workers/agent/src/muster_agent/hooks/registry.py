@@ -21,12 +21,19 @@ class RegisteredProcess(msgspec.Struct, frozen=True, kw_only=True):
     start_ticks: int
     rank: int | None
     attempt: str
+    source: str
+    allow_injection: bool = False
+
+    @property
+    def writer(self) -> WriterName:
+        return WriterName(self.pid, self.start_ticks, self.source)
 
 
 class _Registration(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     attempt: str
     rank: int | None
+    allow_injection: bool = False
 
 
 def live_processes(directory: str | os.PathLike[str] | None, run: str) -> list[RegisteredProcess]:
@@ -43,9 +50,11 @@ def live_processes(directory: str | os.PathLike[str] | None, run: str) -> list[R
     return sorted((one for one in found if one is not None), key=lambda one: (one.rank is None, one.rank or 0, one.pid))
 
 
-def register(directory: Path, writer: WriterName, *, run: str, attempt: str, rank: int | None) -> None:
+def register(
+    directory: Path, writer: WriterName, *, run: str, attempt: str, rank: int | None, allow_injection: bool = False
+) -> None:
     """Say that the writer's process is a rank of a run. Raises OSError when the folder does not take it."""
-    body = msgspec.json.encode(_Registration(run=run, attempt=attempt, rank=rank))
+    body = msgspec.json.encode(_Registration(run=run, attempt=attempt, rank=rank, allow_injection=allow_injection))
     # Written in place: half a registration is not believed, and a temporary file would outlive a killed process.
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(directory / registration_name(writer), flags, 0o640)
@@ -68,7 +77,12 @@ def _live_process(folder: Path, name: str, run: str) -> RegisteredProcess | None
     if registration is None or registration.run != run:
         return None
     return RegisteredProcess(
-        pid=writer.pid, start_ticks=writer.start_ticks, rank=registration.rank, attempt=registration.attempt
+        pid=writer.pid,
+        start_ticks=writer.start_ticks,
+        rank=registration.rank,
+        attempt=registration.attempt,
+        source=writer.source,
+        allow_injection=registration.allow_injection,
     )
 
 

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
+from muster_agent.hooks.injection import InjectedFault, take_injection
 from muster_agent.hooks.paths import WriterName, hook_directory
 from muster_agent.hooks.processes import read_stat
+from muster_agent.hooks.scheduler_job import scheduler_job
 from muster_agent.hooks.spool_writer import SpoolWriter
 from muster_agent.protocol.wire import HookRecord
 
@@ -24,23 +26,36 @@ CLOSE_TIMEOUT_SECONDS = 2.0
 class RunReporter:
     """Reports one process of one run attempt to the agent on this node.
 
-    No method raises or blocks: each takes the time, queues a record and returns. A daemon thread appends it to this
+    No method raises or blocks (but see `allow_injection`): each takes the time, queues a record and returns. A daemon
+    thread appends it to this
     process's file in the hook folder (`directory`, else MUSTER_HOOK_DIR, else `<tempdir>/muster-hooks-<uid>`). What
     cannot be written is dropped and counted. After a fork the child writes a file of its own, and only once it reports.
 
     run: the training run's name. attempt: one launch of it; every rank of a launch uses the same. rank: None for
-    processes beside the ranks, such as a launcher.
+    processes beside the ranks, such as a launcher. allow_injection: a failover drill may have `step` raise
+    `InjectedFault` here, as a bug in the training code would. at_unix_seconds: when everything that this reporter
+    reports was, for one that tells of what has just happened; None: as it is told.
     """
 
     def __init__(
-        self, run: str, attempt: str, rank: int | None = None, *, directory: str | os.PathLike[str] | None = None
+        self,
+        run: str,
+        attempt: str,
+        rank: int | None = None,
+        *,
+        directory: str | os.PathLike[str] | None = None,
+        allow_injection: bool = False,
+        at_unix_seconds: float | None = None,
     ) -> None:
         self.run = run
         self.attempt = attempt
         self.rank = rank
         self._directory = hook_directory(directory)
+        self._allow_injection = allow_injection
+        self._at_unix_seconds = at_unix_seconds
         self._pid = 0
         self._source = ""
+        self._name: WriterName | None = None
         self._writer: SpoolWriter | None = None
         self._started = False
         self._closed = False
@@ -51,13 +66,16 @@ class RunReporter:
 
     def process_started(self) -> None:
         """This process is a rank of the run. Call it first: it is also what lets a drill on this node signal it."""
-        self._report("process_started")
+        opted_in = {"allow_injection": True} if self._allow_injection else {}
+        self._report("process_started", data={**scheduler_job(), **opted_in})
         self._started = True
 
     def step(self, step: int, loss: float | None = None) -> None:
         """Step `step` is computed. `loss` is a number; for a tensor pass `loss.item()` where you have it anyway, as
         converting one here would wait for the GPU."""
         self._report("step", step=step, loss=loss)
+        if self._allow_injection:
+            self._raise_if_asked()
 
     def save_started(self, step: int) -> None:
         """A save of the state after `step` begins; training waits from here unless saves are asynchronous."""
@@ -92,11 +110,11 @@ class RunReporter:
 
     def failure_detected(self, **detail: Any) -> None:
         """For schedulers: the attempt is known to have died. `detail` is JSON-like: exit status, signal, node."""
-        self._report("failure_detected", data=detail)
+        self._report("failure_detected", data={**scheduler_job(), **detail})
 
     def launch_started(self, **detail: Any) -> None:
         """For schedulers: where the attempt runs next is decided, and its launch begins."""
-        self._report("launch_started", data=detail)
+        self._report("launch_started", data={**scheduler_job(), **detail})
 
     def close(self, timeout_seconds: float = CLOSE_TIMEOUT_SECONDS) -> None:
         """Write what is queued, waiting at most `timeout_seconds`. Runs by itself at a normal exit; a second call,
@@ -118,6 +136,12 @@ class RunReporter:
     ) -> None:
         self.close()
 
+    def _raise_if_asked(self) -> None:
+        name = self._name
+        if name is not None and name.pid == os.getpid() and take_injection(self._directory, name):
+            self._report("fault_injected")
+            raise InjectedFault(f"a failover drill of {self.run} asked this process to fail here")
+
     def _report(self, kind: str, **fields: Any) -> None:
         writer: SpoolWriter | None = None
         try:
@@ -137,19 +161,21 @@ class RunReporter:
         if self._writer is None or self._pid != pid:
             stat = read_stat(pid)
             name = WriterName(pid, stat.start_ticks if stat else 0, secrets.token_hex(8))
-            self._pid, self._source, self._started = pid, name.source, False
+            self._pid, self._source, self._started, self._name = pid, name.source, False, name
             self._writer = SpoolWriter(self._directory, name)
         return self._writer
 
     def _record(self, kind: str, fields: dict[str, Any]) -> HookRecord:
+        now = time.time()
+        at = now if self._at_unix_seconds is None else self._at_unix_seconds
         return HookRecord(
             source=self._source,
             seq=0,  # numbered by the writer, in the order of the file
             kind=kind,
             run=self.run,
             attempt=self.attempt,
-            at_unix_seconds=time.time(),
-            mono_seconds=time.monotonic(),
+            at_unix_seconds=at,
+            mono_seconds=time.monotonic() - (now - at),
             pid=self._pid,
             rank=self.rank,
             **fields,

@@ -115,6 +115,13 @@ class SpoolWriter:
 
     def _keep_registration(self, record: HookRecord) -> None:
         if record.kind == "process_started":
-            register(self._directory, self._writer, run=record.run, attempt=record.attempt, rank=record.rank)
+            register(
+                self._directory,
+                self._writer,
+                run=record.run,
+                attempt=record.attempt,
+                rank=record.rank,
+                allow_injection=record.data.get("allow_injection") is True,
+            )
         elif record.kind == "process_ended":
             unregister(self._directory, self._writer)

@@ -315,18 +315,29 @@ class CeilingBody(_Message, frozen=True, kw_only=True):
 
 
 class DisruptParams(_Message, frozen=True, kw_only=True):
-    """Send `signal_name` to a process of the agent's own user that the trainer's hook registered on this node."""
+    """Break one worker of a run on this node. `fault`:
+
+    process: `signal_name` to a process of the agent's own user that the trainer's hook registered (`pid`, else the
+    lowest rank). exception: the hook of such a process raises at its next step, where the trainer opted in.
+    link: run what the node's own configuration calls `link`, which undoes itself.
+    """
 
     run: str
     attempt: str
+    fault: str = "process"
     signal_name: str = "SIGKILL"
     pid: int | None = None
+    link: str = ""
 
 
 class DisruptBody(_Message, frozen=True, kw_only=True):
-    pid: int
-    signal_name: str
+    """`injected_unix_seconds`: the signal or the command; for an exception when the process was asked, and its own
+    record `fault_injected` says when it raised. `undone_after_seconds`: what the configuration says of the link."""
+
     injected_unix_seconds: float
+    pid: int | None = None
+    signal_name: str = ""
+    undone_after_seconds: float | None = None
 
 
 class CopyParams(_Message, frozen=True, kw_only=True):
@@ -359,7 +370,7 @@ class CopyBody(_Message, frozen=True, kw_only=True):
 # -- what training hooks report, forwarded by the agent ----------------------------------------------------------------
 class HookRecord(_Message, frozen=True, kw_only=True):
     """`kind`: process_started, process_ended, phase, step, save_started, save_finished, failure_detected,
-    launch_started, resumed_from. (`source`, `seq`) is unique, so sending twice is harmless."""
+    launch_started, resumed_from, fault_injected. (`source`, `seq`) is unique, so sending twice is harmless."""
 
     source: str
     seq: int

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from muster_agent.tasks.limits import Limits
+from muster_agent.tasks.link_fault import LinkFault
 
 STATE_VARIABLE = "MUSTER_AGENT_STATE_DIR"
 
@@ -30,6 +31,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str | None = None
     slots: int = 1
     allow_disrupt: bool = True
+    links: dict[str, LinkFault] = {}
+    """By the name that a drill asks for; the server never sends a command."""
     limits: Limits = Limits()
     grace_seconds: float = 20.0
     """After SIGTERM, work that has not finished by then is handed back."""

@@ -26,6 +26,7 @@ def read_facts(config: AgentConfig) -> dict[str, Any]:
         "python": platform.python_version(),
         "slots": config.slots,
         "allows_disrupt": config.allow_disrupt,
+        "links": sorted(config.links),
     }
 
 

@@ -267,6 +267,7 @@ class Agent:
             clock_offset_seconds=lambda: self.clock.offset_seconds() or 0.0,
             hook_directory=self._hook_directory,
             allow_disrupt=self.config.allow_disrupt,
+            links=self.config.links,
             scan_cache=self._state.scan_cache,
         )
         log.info("task %s (%s), attempt %d", holding.order.task_id, holding.order.kind, holding.order.attempt)

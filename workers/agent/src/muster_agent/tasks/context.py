@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ import msgspec
 
 from muster_agent.jobs.control import JobControl
 from muster_agent.tasks.limits import Limits
+from muster_agent.tasks.link_fault import LinkFault
 from muster_agent.tasks.roots import Roots
 
 
@@ -48,6 +49,7 @@ class TaskContext:
     clock_offset_seconds: Callable[[], float]
     hook_directory: Path | None
     allow_disrupt: bool = True
+    links: Mapping[str, LinkFault] = field(default_factory=dict)
     scan_cache: Path | None = None
     """Where inventories remember what they found; None: they read everything each time."""
 
