@@ -112,7 +112,8 @@ class SpecForm(forms.Form):
     """Of the fields that are no drill's: a plan's schedule, say."""
 
     kind = forms.ChoiceField(
-        choices=DrillKind.choices, help_text="Reload and herd read storage only; failover breaks a worker of the job."
+        choices=DrillKind.choices,
+        help_text="Reload and herd read storage only; failover breaks a worker; standby puts in a spare.",
     )
     choice = forms.ChoiceField(
         choices=CheckpointChoice.choices, initial=CheckpointChoice.LATEST_VERIFIED, label="Checkpoint", required=False
@@ -192,23 +193,17 @@ _GROUPS: tuple[tuple[str, tuple[DrillKind, ...], tuple[str, ...]], ...] = (
     ("What a reload or herd reads", _READING, ("choice", "step", "window_days", "tier", "node_count")),
     ("How a reload or herd reads", _READING, ("backend", "max_mb_per_second", "evict")),
     ("Clients of a herd", (DrillKind.HERD,), ("ladder",)),
-    ("Fault of a failover", (DrillKind.FAILOVER,), FAULT_NAMES),
+    ("Fault of a failover", (DrillKind.FAILOVER,), ("fault", "signal_name", "worker_rank", "link")),
+    ("Where a failover or standby drill acts", (DrillKind.FAILOVER, DrillKind.STANDBY), ("worker_node",)),
 )
 SHOWN_WHEN = {"step": CheckpointChoice.NAMED, "window_days": CheckpointChoice.RANDOM}
 """Fields that one choice of a checkpoint asks for."""
+_READ_NAMES = ("ladder", "backend", "choice", "step", "window_days", "node_count", "max_bytes_per_second", "tier")
 _FOREIGN: dict[str, tuple[str, ...]] = {
     DrillKind.RELOAD: ("ladder", *FAULT_NAMES),
     DrillKind.HERD: FAULT_NAMES,
-    DrillKind.FAILOVER: (
-        "ladder",
-        "backend",
-        "choice",
-        "step",
-        "window_days",
-        "node_count",
-        "max_bytes_per_second",
-        "tier",
-    ),
+    DrillKind.FAILOVER: _READ_NAMES,
+    DrillKind.STANDBY: (*_READ_NAMES, *(name for name in FAULT_NAMES if name != "worker_node")),
 }
 
 

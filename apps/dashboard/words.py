@@ -172,6 +172,14 @@ RESCHEDULING = {
     "queue": "Waited for nodes",
     "starting": "Started the job's own script",
 }
+STANDBY_STEPS = {
+    "probe_spare": "Checked the spare",
+    "drain_node": "Took the node out",
+    "bring_in": "Brought the spare in",
+    "gate": "Checked the node that comes back",
+    "return_node": "Brought the node back",
+    "park_spare": "Parked the spare again",
+}
 TRUST_MEANS = {
     "listed": "seen on disk, nothing more",
     "complete": "every promised shard is there, with the right size",

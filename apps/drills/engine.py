@@ -13,7 +13,7 @@ from apps.core.dispatch import wake_owner
 from apps.core.errors import Conflict
 from apps.core.transitions import transition
 from apps.core.wakeups import announce
-from apps.drills import failing_over, faults, reading, results, safety, selectors
+from apps.drills import failing_over, faults, reading, results, safety, selectors, standby
 from apps.drills.finish import OWNER_KIND, finish, objective_state, stop_work
 from apps.drills.models import Drill, DrillKind, DrillRung
 from apps.drills.results import Client
@@ -33,7 +33,7 @@ def advance(drill_id: str) -> None:
         drill = selectors.drills().filter(pk=drill_id).first()
         if drill is None or drill.state == Drill.State.FINISHED:
             if drill is not None and drill.restore_node:
-                faults.restore_node(drill)
+                faults.restore_nodes(drill)
             return
         # First into the future: a drill that cannot be computed is tried again later, not in a tight loop.
         Drill.objects.filter(pk=drill.pk, state=drill.state).update(next_attempt_at=timezone.now() + _pace(drill))
@@ -55,7 +55,7 @@ def wake_due(now: datetime | None = None) -> None:
 
 
 def _pace(drill: Drill) -> timedelta:
-    closely = drill.kind == DrillKind.FAILOVER or drill.cancel_requested_at is not None
+    closely = not drill.is_storage_only or drill.cancel_requested_at is not None
     return timedelta(seconds=1) if closely else RETRY
 
 
@@ -96,7 +96,7 @@ def _wait(drill: Drill, reason: str) -> bool:
 
 
 def _preparing(drill: Drill) -> bool:
-    begin = failing_over.begin if drill.kind == DrillKind.FAILOVER else reading.begin
+    begin = _BEGINNINGS.get(drill.kind, reading.begin)
     try:
         safety.require_allowed(drill.run, drill.kind)
         return begin(drill)
@@ -106,9 +106,17 @@ def _preparing(drill: Drill) -> bool:
         return finish(drill, Drill.Outcome.SKIPPED, str(problem))
 
 
+_BEGINNINGS: dict[str, Callable[[Drill], bool]] = {
+    DrillKind.FAILOVER: failing_over.begin,
+    DrillKind.STANDBY: standby.begin,
+}
+
+
 def _running(drill: Drill) -> bool:
     if drill.kind == DrillKind.FAILOVER:
         return failing_over.observe(drill)
+    if drill.kind == DrillKind.STANDBY:
+        return standby.observe(drill)
     rung = drill.rungs.filter(finished_at=None).exclude(started_at=None).select_related("group").first()
     if rung is None:
         return _next_rung(drill)

@@ -21,7 +21,7 @@ from apps.drills.workers import Worker, choose_worker
 from apps.fleet import tasks
 from apps.fleet.models import Agent, AgentTask
 from apps.fleet.schedulers.access import required_scheduler, scheduler_of
-from apps.fleet.schedulers.base import Scheduler, SchedulerError, SchedulerNode
+from apps.fleet.schedulers.base import PARKED_REASON, Scheduler, SchedulerError, SchedulerNode
 
 RESTORE_RETRY = timedelta(seconds=10)
 log = logging.getLogger(__name__)
@@ -142,18 +142,19 @@ def _fail_node(drill: Drill) -> Injection:
                 timezone.now(), {**facts, "fault_time": "found down after an interruption; it was earlier"}
             )
         fault_at = timezone.now()
-        scheduler.fail(name, _reason(drill))
+        scheduler.fail(name, node_reason(drill))
     except SchedulerError as problem:
         raise NotInjected(Drill.Outcome.FAILED, f"{name} could not be set down: {problem}") from problem
     return Injection(fault_at, facts)
 
 
-def _reason(drill: Drill) -> str:
+def node_reason(drill: Drill) -> str:
+    """What the scheduler shows of a node that this drill took out of use, and by which it is known again."""
     return f"muster drill {drill.pk}"
 
 
 def _is_ours(drill: Drill, node: SchedulerNode) -> bool:
-    return not node.usable and node.reason == _reason(drill)
+    return not node.usable and node.reason == node_reason(drill)
 
 
 # -- after -------------------------------------------------------------------------------------------------------------
@@ -173,18 +174,20 @@ def follow_scheduler(drill: Drill) -> str | None:
     return scheduler.requeue_hold_cure
 
 
-def restore_node(drill: Drill) -> None:
-    """Bring back the node that this drill set down, unless somebody else has taken it over since. Tried until it is
-    done, whatever became of the drill."""
+def restore_nodes(drill: Drill) -> None:
+    """Bring back the node that this drill took out, and park the spare that it brought in, unless somebody else has
+    taken them over since. Tried until it is done, whatever became of the drill."""
     try:
         _bring_back(drill, required_scheduler(drill.cluster))
     except SchedulerError as problem:
         log.warning("drill %s cannot bring %s back yet: %s", drill.pk, drill.restore_node, problem)
         Drill.objects.filter(pk=drill.pk).update(next_attempt_at=timezone.now() + RESTORE_RETRY)
         return
-    Drill.objects.filter(pk=drill.pk).update(restore_node="", next_attempt_at=None)
+    Drill.objects.filter(pk=drill.pk).update(restore_node="", park_node="", next_attempt_at=None)
 
 
 def _bring_back(drill: Drill, scheduler: Scheduler) -> None:
     if _is_ours(drill, scheduler.node(drill.restore_node)):
         scheduler.resume(drill.restore_node)
+    if drill.park_node and scheduler.node(drill.park_node).usable:
+        scheduler.drain(drill.park_node, PARKED_REASON)

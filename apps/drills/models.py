@@ -31,6 +31,7 @@ class DrillKind(models.TextChoices):
     RELOAD = "reload", "Reload"
     HERD = "herd", "Herd"
     FAILOVER = "failover", "Failover"
+    STANDBY = "standby", "Standby"
 
 
 class CheckpointChoice(models.TextChoices):
@@ -72,7 +73,7 @@ class DrillSpec(models.Model):
     worker_rank = models.PositiveIntegerField(null=True, blank=True)
     """For `failover`: whose process; None: a random rank."""
     worker_node = models.CharField(max_length=253, blank=True)
-    """For `failover`: on which node; empty: on any."""
+    """For `failover`: on which node; for `standby`: the node that is taken out. Empty: any."""
     link = models.CharField(max_length=64, blank=True)
     """For a failover with the fault `link`: what the node's configuration calls it."""
     objective_seconds = models.FloatField(null=True, blank=True)
@@ -175,6 +176,8 @@ class Drill(DrillSpec):
     """For `failover`: when the fault was injected, on the server's clock."""
     restore_node = models.CharField(max_length=253, blank=True)
     """A node that this drill set down in the scheduler and has still to bring back, finished or not."""
+    park_node = models.CharField(max_length=253, blank=True)
+    """A spare that it brought in and has still to park again."""
     seed = models.PositiveBigIntegerField(default=0)
     """For the choice `random`: the same seed over the same checkpoints chooses the same one."""
     state = models.CharField(max_length=16, choices=State, default=State.SCHEDULED)
@@ -217,9 +220,37 @@ class Drill(DrillSpec):
         return f"{self.kind} {self.pk}"
 
     @property
+    def is_storage_only(self) -> bool:
+        """It only read: `seconds` is no time to resume."""
+        return self.kind in (DrillKind.RELOAD, DrillKind.HERD)
+
+    @property
     def efficiency_ratio(self) -> float | None:
         """What was reached of the tier's ceiling with as many clients; None where either was not measured."""
         return efficiency(self.bytes_per_second, self.cached_ratio_before, self.facts.get("ceiling"))
+
+
+class DrillStep(models.Model):
+    """One timed step of a standby drill. `detail`: the checks of a node, or the state that the scheduler then had."""
+
+    drill = models.ForeignKey(Drill, on_delete=models.CASCADE, related_name="steps")
+    order = models.PositiveIntegerField()
+    what = models.CharField(max_length=16)
+    began_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["drill", "order"], name="step_order_in_drill")]
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.drill_id}"
+
+    @property
+    def seconds(self) -> float | None:
+        if self.began_at is None or self.ended_at is None:
+            return None
+        return (self.ended_at - self.began_at).total_seconds()
 
 
 class PlanOccurrence(Occurrence):

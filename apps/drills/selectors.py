@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from statistics import median
 
 from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
@@ -13,12 +14,24 @@ from apps.checkpoints.models import Placement, RunAttempt, RunEvent
 from apps.checkpoints.resume import resume_decision
 from apps.core import cron
 from apps.drills.choosing import choose_random
-from apps.drills.models import CheckpointChoice, Drill, DrillControl, DrillPlan, DrillRung, RankResult
+from apps.drills.fitness import Needs
+from apps.drills.models import (
+    FROM_MEMORY_RATIO,
+    CheckpointChoice,
+    Drill,
+    DrillControl,
+    DrillPlan,
+    DrillRung,
+    DrillStep,
+    RankResult,
+)
 from apps.drills.workers import Worker
-from apps.fleet.models import Agent
+from apps.fleet.models import Agent, Cluster
+from apps.fleet.selectors import usable_agents
 
 VERIFIED = (Placement.Trust.VERIFIED, Placement.Trust.RELOADED, Placement.Trust.RESUMED)
 ACTIVE = (Drill.State.PREPARING, Drill.State.RUNNING, Drill.State.VALIDATING)
+SPEED_AGE = timedelta(days=90)
 LIVE_ATTEMPT = timedelta(minutes=2)
 """A job that has not reported for longer may be gone already; killing on such news measures nothing."""
 
@@ -31,7 +44,8 @@ def drill_with_rungs() -> QuerySet[Drill]:
     """One drill's page and API document: its rungs and clients in two more queries."""
     results = RankResult.objects.select_related("node").order_by("rank")
     rungs = DrillRung.objects.order_by("order").prefetch_related(Prefetch("results", queryset=results))
-    return drills().prefetch_related(Prefetch("rungs", queryset=rungs))
+    steps = DrillStep.objects.order_by("order")
+    return drills().prefetch_related(Prefetch("rungs", queryset=rungs), Prefetch("steps", queryset=steps))
 
 
 def plans() -> QuerySet[DrillPlan]:
@@ -113,6 +127,38 @@ def live_workers(attempt: RunAttempt) -> list[Worker]:
     if not found and attempt.agent is not None:
         return [Worker(agent_id=attempt.agent.pk, node=attempt.agent.node.name)]
     return found
+
+
+def agents_by_node(cluster: Cluster) -> dict[str, Agent]:
+    """Agents that can take work, by their node's name and by its short form, as schedulers use it."""
+    agents = {agent.node.name: agent for agent in usable_agents(cluster)}
+    return {name.partition(".")[0]: agent for name, agent in agents.items()} | agents
+
+
+def needs_of(drill: Drill, name: str) -> tuple[Needs, float | None]:
+    """What a node has to be to stand in for the one that is taken out, and how fast `name` last reloaded."""
+    model = agents_by_node(drill.cluster).get(drill.facts["node"])
+    facts = model.node.facts if model else {}
+    speeds = _reload_speeds(drill.cluster)
+    others = [speed for node, speed in speeds.items() if node != name]
+    needs = Needs(
+        gpu_count=drill.facts.get("gpu_count"),
+        agent_version=model.version if model else "",
+        file_systems=facts.get("file_systems") or {},
+        peer_bytes_per_second=median(others) if others else None,
+    )
+    return needs, speeds.get(name)
+
+
+def _reload_speeds(cluster: Cluster) -> dict[str, float]:
+    """Each node's last cold reload of 90 days, by its name."""
+    rows = RankResult.objects.filter(
+        rung__drill__cluster=cluster,
+        started_at__gte=timezone.now() - SPEED_AGE,
+        cached_ratio_before__lte=FROM_MEMORY_RATIO,
+    )
+    told = rows.exclude(bytes_per_second=None).order_by("started_at").values_list("node__name", "bytes_per_second")
+    return {name: speed for name, speed in told if name and speed}
 
 
 def can_work(agent: Agent) -> bool:

@@ -17,6 +17,7 @@ from apps.drills.models import (
     DrillKind,
     DrillPlan,
     DrillRung,
+    DrillStep,
     Fault,
     PlanOccurrence,
     RankResult,
@@ -64,7 +65,7 @@ class DrillSerializer(serializers.ModelSerializer[Drill]):
     objective_state = serializers.CharField(help_text=", ".join(Drill.ObjectiveState.values))
     ladder = serializers.ListField(child=serializers.IntegerField())
     phases = PhasesField()
-    is_storage_only = serializers.SerializerMethodField()
+    is_storage_only = serializers.BooleanField()
     efficiency_ratio = serializers.FloatField(
         allow_null=True, help_text="Reached of the tier's measured ceiling with as many clients; null: not measured."
     )
@@ -81,9 +82,6 @@ class DrillSerializer(serializers.ModelSerializer[Drill]):
         ]  # fmt: skip
         read_only_fields = fields
 
-    def get_is_storage_only(self, drill: Drill) -> bool:
-        return drill.kind != DrillKind.FAILOVER
-
 
 class RungSerializer(serializers.ModelSerializer[DrillRung]):
     """One round: `client_count` clients reading at once."""
@@ -97,14 +95,27 @@ class RungSerializer(serializers.ModelSerializer[DrillRung]):
         read_only_fields = fields
 
 
+class DrillStepSerializer(serializers.ModelSerializer[DrillStep]):
+    """One timed step of a standby drill: probe_spare, drain_node, bring_in, gate, return_node, park_spare."""
+
+    seconds = serializers.FloatField(allow_null=True)
+    detail = FactsField()
+
+    class Meta:
+        model = DrillStep
+        fields = ["what", "began_at", "ended_at", "seconds", "detail"]
+        read_only_fields = fields
+
+
 class DrillDetailSerializer(DrillSerializer):
-    """With its rounds and what only its kind has."""
+    """With its rounds, its steps and what only its kind has."""
 
     rungs = RungSerializer(many=True)
+    steps = DrillStepSerializer(many=True)
     facts = FactsField()
 
     class Meta(DrillSerializer.Meta):
-        fields = [*DrillSerializer.Meta.fields, "rungs", "facts"]
+        fields = [*DrillSerializer.Meta.fields, "rungs", "steps", "facts"]
         read_only_fields = fields
 
 
@@ -158,7 +169,10 @@ class SpecSerializer(StrictSerializer):
         required=False, allow_null=True, help_text="Of a failover: whose process; else a random rank's."
     )
     worker_node = serializers.CharField(
-        required=False, allow_blank=True, max_length=253, help_text="Of a failover: on which node; else on any."
+        required=False,
+        allow_blank=True,
+        max_length=253,
+        help_text="Of a failover: on which node; of a standby drill: which is taken out; else any.",
     )
     link = serializers.CharField(
         required=False, allow_blank=True, max_length=64, help_text="With the fault link: its name in the node's config."

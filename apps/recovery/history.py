@@ -57,7 +57,7 @@ def history(run: TrainingRun, kind: str, days: int, now: datetime | None = None)
         "run": run.pk,
         "run_name": run.name,
         "kind": kind,
-        "is_storage_only": kind != DrillKind.FAILOVER,
+        "is_storage_only": kind in (DrillKind.RELOAD, DrillKind.HERD),
         "objective_seconds": run.rto_objective_seconds,
         "points": newest[::-1],
         "statistics": figures(summary([trial_of(drill) for drill in newest if _says_something(drill)], at)),

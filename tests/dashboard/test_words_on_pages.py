@@ -96,7 +96,8 @@ def test_a_drill_form_reads_without_scripts_under_a_heading_for_each_kind(scene:
     assert groups["Plan"] == {"run", "name", "cron", "time_zone", "missed", "enabled"}
     assert groups["Drill"] == {"kind", "objective_seconds"}
     assert groups["Clients of a herd"] == {"ladder"}
-    assert groups["Fault of a failover"] == {"fault", "signal_name", "worker_rank", "worker_node", "link"}
+    assert groups["Fault of a failover"] == {"fault", "signal_name", "worker_rank", "link"}
+    assert groups["Where a failover or standby drill acts"] == {"worker_node"}
     assert sum(len(names) for names in groups.values()) == html.split('<form class="card"')[1].count('id="id_')
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 
 class FakeScheduler:
-    """Stands in for Slurm, whose own behaviour tests/contract/test_failover_on_slurm.py shows."""
+    """Stands in for Slurm, whose own behaviour tests/contract/test_drills_on_slurm.py shows."""
 
     requeue_hold_cure = "lower cred_expire"
 

@@ -18,7 +18,7 @@ from apps.core.phases import LABELS, ordered
 from apps.dashboard.bars import Bar
 from apps.dashboard.forms import SHOWN_WHEN
 from apps.dashboard.palette import css_name
-from apps.dashboard.words import LOOKS, RESCHEDULING, TRUST_MEANS, look
+from apps.dashboard.words import LOOKS, RESCHEDULING, STANDBY_STEPS, TRUST_MEANS, look
 
 register = template.Library()
 _LARGE = re.compile(r"(?<![\w.,-])[0-9]{5,18}(?![\w-]|[.,]\d)")
@@ -150,6 +150,12 @@ def byte_range(finding: Any) -> str:
 def reschedule_words(what: str) -> str:
     """What a scheduler did in one piece of `reschedule`."""
     return RESCHEDULING.get(what, what)
+
+
+@register.filter
+def standby_words(what: str) -> str:
+    """One step of a standby drill."""
+    return STANDBY_STEPS.get(what, what)
 
 
 @register.filter

@@ -12,6 +12,8 @@ from apps.accounts.models import Role
 from apps.dashboard import pages
 from apps.fleet import cluster_inventory
 from apps.fleet.models import Cluster, ClusterInventory
+from apps.recovery.advice import REPAIR_HOURS
+from apps.recovery.advisor import spares_needed
 
 ROWS = 500
 HISTORY = 20
@@ -43,6 +45,8 @@ def _contents(cluster: Cluster, whole: ClusterInventory | None) -> dict[str, Any
     return {
         "nodes": [(node, ids.get(node.name)) for node in ordered[:ROWS]],
         "partitions": found.partitions,
+        "spares": [node.name for node in found.nodes if node.scheduler and node.scheduler.parked],
+        "spares_needed": spares_needed(len(found.nodes), REPAIR_HOURS),
         "jobs": found.jobs[:ROWS],
         "row_limit": ROWS,
     }

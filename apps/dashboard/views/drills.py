@@ -100,7 +100,8 @@ def _live_context(drill: Drill) -> dict[str, Any]:
         "finished": finished,
         "live_seconds": 0 if finished else LIVE_SECONDS,
         "title": title_of(drill),
-        "storage_only": drill.kind != DrillKind.FAILOVER,
+        "storage_only": drill.is_storage_only,
+        "standby_steps": drill.steps.order_by("order") if drill.kind == DrillKind.STANDBY else [],
         "unmeasured": [LABELS[phase].lower() for phase in not_measured(drill.phases)] if drill.phases else [],
         "bar": bar(drill.phases, drill.seconds, None if _is_far(drill) else drill.objective_seconds),
         "far_objective": _is_far(drill),
@@ -137,8 +138,8 @@ def _query(**parameters: str) -> str:
 
 def title_of(drill: Drill) -> str:
     """`Herd reload of step 12,400 on nvme`."""
-    if drill.kind == DrillKind.FAILOVER:
-        return f"Failover of {drill.run.name}"
+    if not drill.is_storage_only:
+        return f"{drill.get_kind_display()} of {drill.run.name}"
     verb = "Herd reload" if drill.kind == DrillKind.HERD else "Reload"
     what = f" of step {drill.checkpoint_step:,}" if drill.checkpoint_step is not None else f" of {drill.run.name}"
     where = f" on {drill.placement.tier.name}" if drill.placement else ""
@@ -198,12 +199,12 @@ def drill_start(request: HttpRequest) -> HttpResponse:
     run = next(run for run in runs if run.pk == form.cleaned_data["run"])
     actor = pages.authorize(request, Role.OPERATOR, run.cluster_id)
     spec = form.spec()
-    if spec["kind"] == DrillKind.FAILOVER and not run.cluster.allows_disruption:
+    if spec["kind"] in safety.DISRUPTIVE and not run.cluster.allows_disruption:
         raise Forbidden(f"Disruptive drills are off on {run.cluster.name}; an admin can allow them there.")
     if request.POST.get("preview"):
         told = preview.preview(run, spec)
         return render(request, "dashboard/drill_start.html", {"form": form, "runs": runs, "told": told})
-    if spec["kind"] == DrillKind.FAILOVER and request.POST.get("confirmed") != "yes":
+    if spec["kind"] in safety.DISRUPTIVE and request.POST.get("confirmed") != "yes":
         return render(request, "dashboard/drill_confirm.html", _preview(run, spec, request.POST))
     try:
         drill = services.create_drill(run=run, spec=spec, actor=actor)

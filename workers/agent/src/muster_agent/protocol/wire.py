@@ -30,6 +30,7 @@ class TaskKind(StrEnum):
     RELOAD = "reload"
     CEILING = "ceiling"
     DISRUPT = "disrupt"
+    PROBE = "probe"
     COPY = "copy"
 
 

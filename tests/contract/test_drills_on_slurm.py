@@ -1,7 +1,8 @@
-"""Failover drills of a job under a real Slurm of four nodes, each with a real agent; only REST calls."""
+"""Failover and standby drills of a job under a real Slurm of four nodes, each with a real agent; only REST calls."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -113,3 +114,24 @@ def test_a_node_set_down_moves_the_job_and_is_brought_back(stack: Stack, slurm: 
     assert slurm.job(job_id)["nodes"] != before
     slurm.wait_for_state("idle", count=3)  # all but the one on which it trains now
     assert stack.get("incidents")["items"] == [], "a drill's fault is no incident"
+
+
+def test_a_spare_stands_in_for_a_node_and_each_step_is_timed(stack: Stack, slurm: Slurm, job_id: str) -> None:
+    wait_until(lambda: is_training(stack, f"{job_id}.2"), 90, "the job trains again")
+    [training_on] = slurm.job(job_id)["nodes"].split(",")
+    spare, out = [name for name in slurm.node_names if name != training_on][:2]
+    slurm.run("scontrol", "update", f"nodename={spare}", "state=drain", "reason=muster standby")
+    drill = stack.post("drills", run="demo", kind="standby", worker_node=out, objective_seconds=60)
+    ended = stack.finished(f"drills/{drill['id']}", 90)
+    assert (ended["outcome"], ended["objective_state"]) == ("passed", "met"), ended["reason"]
+    steps = {step["what"]: step for step in ended["steps"]}
+    print({what: round(step["seconds"], 2) for what, step in steps.items()}, "spare in after", ended["seconds"])
+    assert list(steps) == ["probe_spare", "drain_node", "bring_in", "gate", "return_node", "park_spare"]
+    assert all(step["seconds"] >= 0 for step in steps.values())
+    substitution = sum(steps[what]["seconds"] for what in ("probe_spare", "drain_node", "bring_in"))
+    assert ended["seconds"] == pytest.approx(substitution, abs=0.01)
+    checks = {check["name"]: check["is_fit"] for check in steps["probe_spare"]["detail"]["checks"]}
+    assert checks == {"mounts": True, "free_space": True, "gpus": True, "agent_version": True, "reload_speed": None}
+    assert steps["drain_node"]["detail"]["reason"] == f"muster drill {drill['id']}"
+    states = {one["name"]: one for one in json.loads(slurm.run("sinfo", "--json"))["nodes"]}
+    assert (states[out]["state_flags"], states[spare]["reason"]) == ([], "muster standby")
