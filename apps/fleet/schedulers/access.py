@@ -6,6 +6,7 @@ from django.conf import settings
 
 from apps.fleet.models import Cluster
 from apps.fleet.schedulers.base import Scheduler, SchedulerError
+from apps.fleet.schedulers.kubernetes import Kubernetes
 from apps.fleet.schedulers.slurm import Slurm
 
 
@@ -17,9 +18,9 @@ def scheduler_of(cluster: Cluster) -> Scheduler | None:
     if path is None:
         raise SchedulerError(
             f"How to reach the scheduler of {cluster.name} is not configured: add `{cluster.name}=/path/to/slurm.conf` "
-            "(or a kubeconfig) to MUSTER_SCHEDULERS where the workers run."
+            "(or a kubeconfig in JSON) to MUSTER_SCHEDULERS where the workers run."
         )
-    return Slurm(path)
+    return Kubernetes(path) if cluster.scheduler == Cluster.Scheduler.KUBERNETES else Slurm(path)
 
 
 def required_scheduler(cluster: Cluster) -> Scheduler:
