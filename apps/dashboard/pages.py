@@ -103,10 +103,10 @@ def operable(request: HttpRequest, cluster_ids: Iterable[str], needed: Role = Ro
     return clusters_with(request, needed, cluster_ids)
 
 
-def listing(request: HttpRequest, rows: QuerySet[Any], *, order: str, limit: int = ROWS) -> Page:
+def listing(request: HttpRequest, rows: QuerySet[Any], *, order: str, limit: int = ROWS, count: bool = True) -> Page:
     """The page of `rows` that the URL's cursor names."""
     try:
-        return keyset_page(rows, order=order, limit=limit, cursor=request.GET.get("cursor"))
+        return keyset_page(rows, order=order, limit=limit, cursor=request.GET.get("cursor"), count=count)
     except ValueError as error:
         raise InvalidInput(str(error)) from error
 

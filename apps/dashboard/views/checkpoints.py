@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
+from apps.accounts.access import global_role, reaches
 from apps.accounts.models import Role
 from apps.audits import services as audits
 from apps.audits.models import Audit, StaleCheck
@@ -20,7 +21,7 @@ from apps.dashboard import pages
 from apps.dashboard.facets import facet
 from apps.dashboard.forms import AuditForm
 from apps.dashboard.selectors import checkpoints as rows_of
-from apps.fleet.access import scoped
+from apps.fleet.access import granted, scoped
 from apps.transfers.marks import marks_of
 
 SHARDS = 50
@@ -62,7 +63,8 @@ _SHORT_STATUS = [
 @pages.page
 def checkpoint_detail(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
     rows = Checkpoint.objects.select_related("run__cluster", "pin")
-    checkpoint: Checkpoint = pages.find(request, rows, "run__cluster", checkpoint_id)
+    may_operate = granted(request, Role.OPERATOR, "run__cluster")
+    checkpoint: Any = pages.find(request, rows.annotate(may_operate=may_operate), "run__cluster", checkpoint_id)
     copies = rows_of.placements_of(checkpoint)
     chosen = next((copy for copy in copies if copy.pk == request.GET.get("copy")), copies[0] if copies else None)
     findings, evidence = rows_of.open_findings(copies), rows_of.evidence(copies)
@@ -74,7 +76,7 @@ def checkpoint_detail(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
         "run": checkpoint.run,
         "copies": copies,
         "chosen": chosen,
-        "shards": pages.listing(request, rows_of.shards(chosen), order="path", limit=SHARDS) if chosen else None,
+        "shards": _shards(request, chosen, roles) if chosen else None,
         "skew": rows_of.shard_skew(roles),
         "findings": findings,
         "damage_count": sum(finding.severity == "damage" for finding in findings),
@@ -88,11 +90,18 @@ def checkpoint_detail(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
         "audits": list(
             Audit.objects.filter(placement__in=copies).select_related("placement__tier").order_by("-created_at")[:8]
         ),
-        "can_operate": pages.operates(request, checkpoint.run.cluster_id),
+        "can_operate": checkpoint.may_operate or reaches(global_role(request.user), Role.OPERATOR),
         "marks": marks_of(checkpoint),
         "can_drill": any(rows_of.is_readable(copy) for copy in copies),
     }
     return render(request, "dashboard/checkpoint.html", context)
+
+
+def _shards(request: HttpRequest, copy: Placement, roles: list[dict[str, Any]]) -> Page:
+    """A page of a copy's files; how many there are, their roles have told."""
+    page = pages.listing(request, rows_of.shards(copy), order="path", limit=SHARDS, count=False)
+    page.total = {"value": sum(role["expected"] for role in roles), "relation": "eq"}
+    return page
 
 
 @pages.page
