@@ -9,7 +9,7 @@ import numbers
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -23,6 +23,13 @@ from muster_agent.protocol.wire import HookRecord
 CLOSE_TIMEOUT_SECONDS = 2.0
 
 
+def attempt_of(attempt: str, environment: Mapping[str, str]) -> str:
+    """`attempt`, with `+N` in the Nth restart inside one launch: torchrun, and NVRx's launcher that is built on it,
+    start the processes anew and count in this variable. So each restart is a launch with a way back of its own."""
+    count = environment.get("TORCHELASTIC_RESTART_COUNT", "")
+    return f"{attempt}+{count}" if count.isascii() and count.isdigit() and int(count) > 0 else attempt
+
+
 class RunReporter:
     """Reports one process of one run attempt to the agent on this node.
 
@@ -31,10 +38,11 @@ class RunReporter:
     process's file in the hook folder (`directory`, else MUSTER_HOOK_DIR, else `<tempdir>/muster-hooks-<uid>`). What
     cannot be written is dropped and counted. After a fork the child writes a file of its own, and only once it reports.
 
-    run: the training run's name. attempt: one launch of it; every rank of a launch uses the same. rank: None for
-    processes beside the ranks, such as a launcher. allow_injection: a failover drill may have `step` raise
-    `InjectedFault` here, as a bug in the training code would. at_unix_seconds: when everything that this reporter
-    reports was, for one that tells of what has just happened; None: as it is told.
+    run: the training run's name. attempt: one launch of it; every rank of a launch uses the same, and a restart inside
+    it is told apart by torchrun's own count. rank: None for processes beside the ranks, such as a launcher.
+    allow_injection: a failover drill may have `step` raise `InjectedFault` here, as a bug in the training code would.
+    at_unix_seconds: when everything that this reporter reports was, for one that tells of what has just happened; None:
+    as it is told.
     """
 
     def __init__(
@@ -48,7 +56,7 @@ class RunReporter:
         at_unix_seconds: float | None = None,
     ) -> None:
         self.run = run
-        self.attempt = attempt
+        self.attempt = attempt_of(attempt, os.environ)
         self.rank = rank
         self._directory = hook_directory(directory)
         self._allow_injection = allow_injection

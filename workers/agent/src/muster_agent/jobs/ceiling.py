@@ -100,6 +100,12 @@ def _one(setting: Setting, source: Source, seconds: float, control: JobControl) 
     return _timed(made, rate.read_bytes, rate.seconds, "direct")
 
 
+def read_with_own(setting: Setting, source: Source, seconds: float, control: JobControl) -> CeilingTry:
+    """The built-in reader over `source` once, for at most `seconds`."""
+    made = CeilingTry(reader=setting.reader, block_bytes=setting.block_bytes, depth=setting.depth)
+    return _with_own_reader(made, source, seconds, control)
+
+
 def _with_own_reader(made: CeilingTry, source: Source, seconds: float, control: JobControl) -> CeilingTry:
     ring = BufferRing(made.depth, made.block_bytes)
     with contextlib.closing(ring), source.reads() as open_file:

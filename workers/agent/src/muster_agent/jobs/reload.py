@@ -34,7 +34,7 @@ from muster_agent.jobs.device_side import (
 from muster_agent.jobs.given_place import GivenPlace
 from muster_agent.jobs.host_ranks import share_among_ranks, was_stopped
 from muster_agent.jobs.object_transport import ObjectTransport, node_urls
-from muster_agent.jobs.reload_facts import manifest_for, probe_gds, storage_facts
+from muster_agent.jobs.reload_facts import manifest_for, probe_gds, storage_facts, stripe_facts
 from muster_agent.jobs.reload_phases import CpuMeter, Moments, busy_of, phases_of
 from muster_agent.jobs.reload_verdict import ReadPass, judge, ranks_evidence, unread_evidence
 from muster_agent.jobs.selection import Selection, select
@@ -104,6 +104,7 @@ class PreparedReload:
         self._notes = notes
         self._gds = gds
         self._before, self._locations = before, before.locations
+        self._stripes = stripe_facts(self.path, self._locations)
         self._device = device
         self._device_kept: DeviceShards | None = None
         self._urls = urls
@@ -264,7 +265,7 @@ class PreparedReload:
 
     def _path_taken(self, transport: Transport, totals: ReadTotals, facts: dict[str, Any]) -> PathTaken:
         taken = transport.path_taken(totals)
-        return taken._replace(evidence={**storage_facts(self.path), **taken.evidence, **facts})
+        return taken._replace(evidence={**storage_facts(self.path), **self._stripes, **taken.evidence, **facts})
 
     def _arena(self, shards: Sequence[StatedShard], extents: Sequence[Extent]) -> Arena | None:
         """Room for every byte that will be read. Raises NoRoom."""

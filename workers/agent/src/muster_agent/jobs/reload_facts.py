@@ -15,8 +15,11 @@ from muster_agent.manifest.check import why_invalid
 from muster_agent.manifest.model import Manifest
 from muster_agent.probes.filesystem import read_file_system
 from muster_agent.probes.gds import GdsProbe, read_cuda_devices, read_gds
+from muster_agent.probes.lustre import read_stripe_count
 from muster_agent.protocol.wire import ReloadParams
 from muster_agent.reload.backends import Device
+
+_STRIPES_LOOKED_AT = 16
 
 
 def manifest_for(place: CheckpointPlace, given: Manifest | None) -> tuple[Manifest | None, tuple[Finding, ...]]:
@@ -33,6 +36,15 @@ def manifest_for(place: CheckpointPlace, given: Manifest | None) -> tuple[Manife
         return read_beside(place.path, place.files), ()
     except ManifestUnreadable as error:
         return None, (error.finding,)
+
+
+def stripe_facts(path: str, locations: Sequence[str]) -> dict[str, Any]:
+    """On how few storage targets one of the largest files lies, where the file system tells."""
+    if is_bucket(path) or read_file_system(path).name != "lustre":
+        return {}
+    largest = sorted(locations, key=_size_of, reverse=True)[:_STRIPES_LOOKED_AT]
+    counts = [count for count in map(read_stripe_count, largest) if count is not None]
+    return {"stripe_count": min(counts)} if counts else {}
 
 
 def storage_facts(path: str) -> dict[str, Any]:

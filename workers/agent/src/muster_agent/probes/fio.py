@@ -22,11 +22,15 @@ def is_installed() -> bool:
     return shutil.which("fio") is not None
 
 
-def command(paths: Sequence[str], *, engine: str, block_bytes: int, depth: int, seconds: float) -> list[str]:
-    """Sequential reads around the page cache, never a write: fio creates a file that is missing unless told not to."""
+def command(
+    paths: Sequence[str], *, engine: str, block_bytes: int, depth: int, seconds: float, loop: bool = False
+) -> list[str]:
+    """Sequential reads around the page cache, never a write: fio creates a file that is missing unless told not to.
+    With `loop` it begins again until the time is over."""
     return [
         "fio", "--name=ceiling", "--readonly", "--allow_file_create=0", "--rw=read", "--direct=1", "--invalidate=1",
         f"--ioengine={engine}", f"--bs={block_bytes}", f"--iodepth={depth}", f"--runtime={seconds:.0f}",
+        *(["--time_based=1"] if loop else []),
         "--output-format=json", f"--filename={':'.join(path.replace(':', chr(92) + ':') for path in paths)}",
     ]  # fmt: skip
 

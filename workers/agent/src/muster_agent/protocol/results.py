@@ -53,6 +53,19 @@ class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
+class LoaderReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the team's own loader used, start of its process included. `phases` as it told them, else empty; `bytes` as
+    it told, else those of the files; `error` where it did not end in order."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_rss_bytes: int
+    bytes: int
+    phases: dict[str, float] = {}
+    cached_ratio_before: float | None = None
+    error: str = ""
+
+
 class CeilingTry(msgspec.Struct, frozen=True, kw_only=True):
     """One way to read. `cached_ratio_before` (0..1) None where it is not known; `reason` says why there is no rate."""
 

@@ -32,6 +32,8 @@ class TaskKind(StrEnum):
     DISRUPT = "disrupt"
     PROBE = "probe"
     COPY = "copy"
+    BANDWIDTH = "bandwidth"
+    LOADER_COMPARE = "loader_compare"
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True):

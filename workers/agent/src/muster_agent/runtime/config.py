@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from muster_agent.jobs.loader_compare import Loader
 from muster_agent.tasks.limits import Limits
 from muster_agent.tasks.link_fault import LinkFault
 
@@ -28,6 +29,10 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     copy_roots: tuple[str, ...] = ()
     """Where transfers may write copies and remove them; nowhere unless somebody on this node says so."""
     hook_directory: str | None = None
+    loaders: dict[str, Loader] = {}
+    """The team's own loaders that a drill may compare with, by name; each runs through a sudo rule of its user."""
+    nvrx_cycles: dict[str, str] = {}
+    """From each folder where NVRx's launcher writes cycle files to the name of its run."""
     ca_file: str | None = None
     slots: int = 1
     allow_disrupt: bool = True

@@ -25,6 +25,7 @@ def read_facts(config: AgentConfig) -> dict[str, Any]:
         "machine": platform.machine(),
         "python": platform.python_version(),
         "slots": config.slots,
+        "loaders": sorted(config.loaders),
         "allows_disrupt": config.allow_disrupt,
         "links": sorted(config.links),
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from muster_agent.hooks.nvrx_cycles import CycleReader
 from muster_agent.hooks.spool_reader import HookSpoolReader
 from muster_agent.protocol.wire import HookBatch, HookRecord
 from muster_agent.runtime.client import Client
@@ -18,16 +19,26 @@ from muster_agent.runtime.retry import Conflicted, Refused, ServerError, wait_se
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.2
 BATCH_RECORDS = 1_000
+CYCLE_LOOK_SECONDS = 5.0
 
 
 class HookForwarder(threading.Thread):
     """`directory` None: the hooks' default. The records' times are brought to the server's clock on the way."""
 
-    def __init__(self, client: Client, clock: ServerClock, directory: Path | None, offsets_path: Path) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: ServerClock,
+        directory: Path | None,
+        offsets_path: Path,
+        cycles: CycleReader | None = None,
+    ) -> None:
         super().__init__(name="hook-forwarder", daemon=True)
         self._client = client
         self._clock = clock
         self._reader = HookSpoolReader(directory, state_path=offsets_path)
+        self._cycles = cycles or CycleReader({})
+        self._look_at_cycles_at = 0.0
         self._ended = threading.Event()
         self._failures = 0
 
@@ -39,6 +50,16 @@ class HookForwarder(threading.Thread):
         while not self._ended.wait(wait):
             wait = self.forward()
 
+    def _forward_cycles(self) -> None:
+        """What NVRx's launcher wrote, every few seconds. An error leaves it for the next look."""
+        if time.monotonic() < self._look_at_cycles_at:
+            return
+        self._look_at_cycles_at = time.monotonic() + CYCLE_LOOK_SECONDS
+        records = self._cycles.read_new()[:BATCH_RECORDS]
+        if records:
+            self._client.hook_records(HookBatch(records=tuple(map(self._at_server, records))))
+            self._cycles.sent(records)
+
     def forward(self) -> float:
         """Forward what is new; gives the seconds until the next look."""
         try:
@@ -46,6 +67,7 @@ class HookForwarder(threading.Thread):
             if records:
                 self._client.hook_records(HookBatch(records=tuple(map(self._at_server, records))))
             self._reader.commit()
+            self._forward_cycles()
         except (Refused, Conflicted) as error:
             log.error("%d hook records were refused and are dropped: %s", len(records), error)
             self._commit()

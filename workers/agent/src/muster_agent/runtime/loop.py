@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from muster_agent import __version__
+from muster_agent.hooks.nvrx_cycles import CycleReader
 from muster_agent.protocol.wire import PollReply, RunningTask, TaskOrder, TaskResult
 from muster_agent.runtime import holding as holdings
 from muster_agent.runtime.barrier import wait_for_start
@@ -87,7 +88,8 @@ class Agent:
             reload_credential=self._reload_credential,
         )
         self.courier = Courier(self.client, self.spool, self.clock, self.holdings)
-        self._hooks = HookForwarder(self.client, self.clock, self._hook_directory, state.hook_offsets)
+        cycles = CycleReader(config.nvrx_cycles)
+        self._hooks = HookForwarder(self.client, self.clock, self._hook_directory, state.hook_offsets, cycles)
 
     # -- life ----------------------------------------------------------------------------------------------------------
     def run(self) -> None:
@@ -267,6 +269,7 @@ class Agent:
             clock_offset_seconds=lambda: self.clock.offset_seconds() or 0.0,
             hook_directory=self._hook_directory,
             allow_disrupt=self.config.allow_disrupt,
+            loaders=self.config.loaders,
             links=self.config.links,
             scan_cache=self._state.scan_cache,
         )

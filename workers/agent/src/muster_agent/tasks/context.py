@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.loader_compare import Loader
 from muster_agent.tasks.limits import Limits
 from muster_agent.tasks.link_fault import LinkFault
 from muster_agent.tasks.roots import Roots
@@ -49,6 +50,8 @@ class TaskContext:
     clock_offset_seconds: Callable[[], float]
     hook_directory: Path | None
     allow_disrupt: bool = True
+    loaders: Mapping[str, Loader] = field(default_factory=dict)
+    """The team's own loaders, by the names that this node's configuration gives them."""
     links: Mapping[str, LinkFault] = field(default_factory=dict)
     scan_cache: Path | None = None
     """Where inventories remember what they found; None: they read everything each time."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from muster_agent.protocol.measuring import BandwidthParams, LoaderCompareParams
 from muster_agent.protocol.probe import ProbeParams
 from muster_agent.protocol.wire import (
     CeilingParams,
@@ -36,6 +37,8 @@ _HANDLERS: dict[TaskKind, tuple[type[msgspec.Struct], str]] = {
     TaskKind.RELOAD: (ReloadParams, "muster_agent.tasks.reload"),
     TaskKind.CEILING: (CeilingParams, "muster_agent.tasks.ceiling"),
     TaskKind.DISRUPT: (DisruptParams, "muster_agent.tasks.disrupt"),
+    TaskKind.LOADER_COMPARE: (LoaderCompareParams, "muster_agent.tasks.loader_compare"),
+    TaskKind.BANDWIDTH: (BandwidthParams, "muster_agent.tasks.bandwidth"),
     TaskKind.PROBE: (ProbeParams, "muster_agent.tasks.probe"),
     TaskKind.COPY: (CopyParams, "muster_agent.tasks.copy"),
 }
