@@ -39,6 +39,8 @@ class Schedule(Generic[_P, _O]):
     start: Callable[[_P, _O], None]
     plan_field: str = "plan"
     """The occurrence's field that names the plan."""
+    start_window: Callable[[_P], timedelta] = lambda _plan: LATE
+    """How late an occurrence may still start; after that it was missed."""
 
     def fire_due(self, now: datetime) -> int:
         """Start what is due. Gives how many were started."""
@@ -66,7 +68,7 @@ class Schedule(Generic[_P, _O]):
         return mine.update(next_at=following) == 1
 
     def _fire_latest(self, plan: _P, moment: datetime, now: datetime) -> int:
-        is_missed = now - moment > LATE and plan.missed == Scheduled.Missed.SKIP
+        is_missed = now - moment > self.start_window(plan) and plan.missed == Scheduled.Missed.SKIP
         reason = _MISSED if is_missed else self.in_the_way(plan)
         if reason:
             self._skip(plan, moment, reason)

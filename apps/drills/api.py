@@ -15,13 +15,16 @@ from rest_framework.views import APIView
 from apps.accounts.models import Role
 from apps.checkpoints.api import ID, PartsViewSet
 from apps.checkpoints.runs import find_run
-from apps.core.serializers import body_of
+from apps.core.serializers import body_of, query_of
 from apps.drills import preview, rules, selectors, services
+from apps.drills.coming import coming
 from apps.drills.filters import DrillFilter, PlanFilter
 from apps.drills.finish import OWNER_KIND
 from apps.drills.models import Drill, DrillControl, DrillPlan, PlanOccurrence, RankResult
 from apps.drills.rules_serializers import PreviewSerializer
 from apps.drills.serializers import (
+    CalendarQuerySerializer,
+    CalendarSerializer,
     ControlSerializer,
     CreateDrillSerializer,
     CreatePlanSerializer,
@@ -52,7 +55,7 @@ class DrillViewSet(ReadViewSet):
 
     def get_queryset(self) -> QuerySet[Any]:
         rows = super().get_queryset()
-        return rows if self.action == "list" else rows.prefetch_related("rungs")
+        return rows if self.action == "list" else rows.prefetch_related("rungs__placement__tier")
 
     @extend_schema(operation_id="get_drill", summary="One drill with its rounds", responses=DrillDetailSerializer)
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -185,6 +188,19 @@ class PlanViewSet(ReadViewSet):
         drill = services.start_plan(plan=self._authorized(), actor=self.actor)
         return Response(DrillDetailSerializer(drill).data, status=status.HTTP_201_CREATED)
 
+    @extend_schema(
+        operation_id="get_plan_calendar",
+        summary="When plans fire in the coming days, and which meet on one cluster",
+        parameters=[CalendarQuerySerializer],
+        responses=CalendarSerializer,
+        filters=False,
+    )
+    @action(detail=False, methods=["get"], pagination_class=None, filterset_class=None)
+    def calendar(self, request: Request) -> Response:
+        days = query_of(request, CalendarQuerySerializer).validated_data["days"]
+        body = {"paused": bool(selectors.paused_reason()), "items": coming(self.get_queryset(), days)}
+        return Response(CalendarSerializer(body).data)
+
     def _authorized(self) -> DrillPlan:
         plan: DrillPlan = self.get_object()
         self.authorize(plan.run.cluster_id)
@@ -202,6 +218,32 @@ class OccurrenceViewSet(PartsViewSet):
 
     def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         return rows.filter(plan=self.parent(DrillPlan.objects.all(), "run__cluster", self.kwargs["plan"]))
+
+
+class PausePlansView(APIView):
+    @extend_schema(
+        operation_id="pause_plans",
+        summary="Let no plan start a drill by itself, everywhere, until they are resumed",
+        request=None,
+        responses=ControlSerializer,
+    )
+    def post(self, request: Request) -> Response:
+        require_role(request, Role.OPERATOR)
+        services.pause_plans(actor=request.user.get_username())
+        return Response(ControlSerializer(DrillControl.objects.get(pk=1)).data)
+
+
+class ResumePlansView(APIView):
+    @extend_schema(
+        operation_id="resume_plans",
+        summary="Let plans start drills again",
+        request=None,
+        responses=ControlSerializer,
+    )
+    def post(self, request: Request) -> Response:
+        require_role(request, Role.OPERATOR)
+        services.resume_plans(actor=request.user.get_username())
+        return Response(ControlSerializer(DrillControl.objects.get(pk=1)).data)
 
 
 class ControlView(APIView):

@@ -22,6 +22,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
         rules_api.ResetBreakerView.as_view(),
         name="api-breaker-reset",
     ),
+    re_path(r"^drill-control/pause-plans/?$", api.PausePlansView.as_view(), name="api-plans-pause"),
+    re_path(r"^drill-control/resume-plans/?$", api.ResumePlansView.as_view(), name="api-plans-resume"),
     re_path(r"^drill-control/?$", api.ControlView.as_view(), name="api-drill-control"),
     re_path(r"^drill-control/stop/?$", api.StopView.as_view(), name="api-drills-stop"),
     re_path(r"^drill-control/allow/?$", api.AllowView.as_view(), name="api-drills-allow"),

@@ -13,7 +13,7 @@ from apps.core.dispatch import wake_owner
 from apps.core.errors import Conflict
 from apps.core.transitions import transition
 from apps.core.wakeups import announce
-from apps.drills import failing_over, faults, reading, results, safety, selectors, standby
+from apps.drills import aborts, failing_over, faults, reading, results, rounds, safety, selectors, standby
 from apps.drills.finish import OWNER_KIND, finish, objective_state, stop_work
 from apps.drills.models import Drill, DrillKind, DrillRung
 from apps.drills.results import Client
@@ -76,6 +76,8 @@ def _scheduled(drill: Drill) -> bool:
     stopped = selectors.stopped_reason()
     if stopped is not None:
         return finish(drill, Drill.Outcome.SKIPPED, stopped)
+    if drill.not_before_at is not None and timezone.now() < drill.not_before_at:
+        return False
     if safety.waits_for_approval(drill):
         return _wait(drill, "Waits until another operator approves it.")
     with transaction.atomic():
@@ -89,7 +91,7 @@ def _scheduled(drill: Drill) -> bool:
 
 def _wait(drill: Drill, reason: str) -> bool:
     """For at most an hour."""
-    if timezone.now() - drill.created_at > MAX_WAIT:
+    if timezone.now() - (drill.not_before_at or drill.created_at) > MAX_WAIT:
         return finish(drill, Drill.Outcome.SKIPPED, f"An hour is over. {reason} Start it again when that has changed.")
     transition(drill, old=Drill.State.SCHEDULED, new=Drill.State.WAITING, reason=reason)
     return False
@@ -117,7 +119,8 @@ def _running(drill: Drill) -> bool:
         return failing_over.observe(drill)
     if drill.kind == DrillKind.STANDBY:
         return standby.observe(drill)
-    rung = drill.rungs.filter(finished_at=None).exclude(started_at=None).select_related("group").first()
+    at_work = drill.rungs.filter(finished_at=None).exclude(started_at=None)
+    rung = at_work.select_related("group", "placement__tier").first()
     if rung is None:
         return _next_rung(drill)
     clients = results.clients_of(drill, rung)
@@ -131,7 +134,8 @@ def _running(drill: Drill) -> bool:
 
 
 def _next_rung(drill: Drill) -> bool:
-    rung = drill.rungs.filter(started_at=None).order_by("order").first()
+    waiting = drill.rungs.filter(started_at=None).order_by("order")
+    rung = waiting.select_related("placement__tier", "placement__manifest").first()
     if rung is None:
         return transition(drill, old=Drill.State.RUNNING, new=Drill.State.VALIDATING)
     try:
@@ -148,8 +152,8 @@ def _close_rung(drill: Drill, rung: DrillRung, clients: Sequence[Client]) -> boo
     with transaction.atomic():
         if results.close_rung(rung, clients) is None:
             return False
-        if damaged and drill.placement is not None:
-            reason = results.record_damage(drill, drill.placement, damaged)
+        if damaged and rung.placement is not None:
+            reason = results.record_damage(drill, rung.placement, damaged)
             return finish(drill, Drill.Outcome.FAILED, reason, verified=False)
         changed = results.changed_since_sealing(clients)
         return finish(drill, Drill.Outcome.FAILED, changed) if changed and not damaged else True
@@ -160,15 +164,12 @@ def _validating(drill: Drill) -> bool:
     if drill.kind == DrillKind.FAILOVER:
         return failing_over.conclude(drill)
     figures = results.drill_figures(drill)
-    widest = drill.rungs.order_by("order").last()
     with transaction.atomic():
         in_time = objective_state(figures["seconds"], drill.objective_seconds)
-        reason = results.summary(drill, figures)
+        reason = rounds.summary(drill, figures)
         if not finish(drill, Drill.Outcome.PASSED, reason, objective_state=in_time, **figures):
             return False
-        if drill.placement is not None and widest is not None:
-            results.record_evidence(drill, drill.placement, results.clients_of(drill, widest), figures)
-            results.record_ceiling(drill, drill.placement)
+        results.record_proof(drill)
     return True
 
 
@@ -195,6 +196,12 @@ def _overdue(drill: Drill, rung: DrillRung, clients: Sequence[Client]) -> bool:
     names = ", ".join(client.who for client in waiting[:5])
     if drill.deadline_at is not None and now > drill.deadline_at:
         return finish(drill, Drill.Outcome.FAILED, f"Not done by the deadline; still reading: {names}.")
+    stalled = aborts.stalled(drill, clients, now)
+    if stalled:
+        return finish(drill, Drill.Outcome.FAILED, stalled)
+    slowed = aborts.slowed(drill, now)
+    if slowed:
+        return finish(drill, Drill.Outcome.CANCELLED, slowed)
     group = rung.group
     if group is None or group.state == TaskGroup.State.RELEASED:
         return False

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.checkpoints import placements
+from apps.checkpoints.models import Placement
 from apps.core.dispatch import wake_owner
 from apps.core.transitions import transition
 from apps.core.wakeups import announce
@@ -65,5 +66,5 @@ def objective_state(seconds: float | None, objective_seconds: float | None) -> D
 
 def _give_back(drill: Drill, reason: str) -> None:
     stop_work(drill, reason or "the drill has ended")
-    if drill.placement is not None:
-        placements.release(placement=drill.placement, source_kind=OWNER_KIND, source_id=drill.pk)
+    for held in Placement.objects.filter(holds__source_kind=OWNER_KIND, holds__source_id=drill.pk):
+        placements.release(placement=held, source_kind=OWNER_KIND, source_id=drill.pk)

@@ -30,6 +30,8 @@ def efficiency(
 class DrillKind(models.TextChoices):
     RELOAD = "reload", "Reload"
     HERD = "herd", "Herd"
+    BANDWIDTH = "bandwidth", "Bandwidth"
+    LOADER_COMPARE = "loader_compare", "Loader comparison"
     FAILOVER = "failover", "Failover"
     STANDBY = "standby", "Standby"
 
@@ -39,6 +41,11 @@ class CheckpointChoice(models.TextChoices):
     LATEST_VERIFIED = "latest_verified", "Latest verified"
     RANDOM = "random", "Random within the window"
     NAMED = "named", "Named"
+
+
+class ReadMapping(models.TextChoices):
+    RANKS = "ranks", "The format's own ranks"
+    EVEN = "even", "An even split of the bytes"
 
 
 class Fault(models.TextChoices):
@@ -63,7 +70,19 @@ class DrillSpec(models.Model):
     """None: as many nodes as are online, at most one for each rank."""
     ladder = models.JSONField(default=list, blank=True)
     """For `herd`: client counts in ascending order, such as [1, 2, 4]."""
+    every_tier = models.BooleanField(default=False)
+    """Read the chosen checkpoint's copy on every tier that has one, one tier after the other, and compare."""
+    mapping = models.CharField(max_length=16, choices=ReadMapping, default=ReadMapping.RANKS)
+    repeats = models.PositiveIntegerField(default=1)
+    """How often each round is read; the median round counts, and the spread is told."""
     backend = models.CharField(max_length=16, default="auto")
+    device = models.CharField(max_length=16, default="auto")
+    """Where each client's bytes end: `auto`, `cpu`, or `cuda:N`."""
+    runner = models.CharField(max_length=16, default="auto")
+    """For `bandwidth`: which program reads; `auto` takes the first that a node has."""
+    loader = models.CharField(max_length=64, blank=True)
+    """For `loader_compare`: what a node's own configuration calls the team's loader."""
+    runner_seconds = models.PositiveIntegerField(default=10)
     evict = models.BooleanField(default=True)
     max_bytes_per_second = models.BigIntegerField(null=True, blank=True)
     signal_name = models.CharField(max_length=16, default="SIGKILL")
@@ -79,6 +98,11 @@ class DrillSpec(models.Model):
     objective_seconds = models.FloatField(null=True, blank=True)
     deadline_seconds = models.PositiveIntegerField(null=True, blank=True)
     """None: from the bytes to read, or 900 s for a failover."""
+    abort_stall_seconds = models.PositiveIntegerField(null=True, blank=True)
+    """A reading drill fails when a client at work has told of no progress for so long."""
+    abort_slowdown_ratio = models.FloatField(null=True, blank=True)
+    """A reading drill is given up when a job that trains on the cluster takes more than so many times longer per step
+    than before it, or falls silent."""
 
     class Meta:
         abstract = True
@@ -91,6 +115,9 @@ class DrillControl(models.Model):
     stopped_at = models.DateTimeField(null=True)
     stopped_by = models.CharField(max_length=150, blank=True)
     reason = models.TextField(blank=True)
+    plans_paused_at = models.DateTimeField(null=True)
+    """While set no plan starts a drill by itself; drills by hand may run."""
+    plans_paused_by = models.CharField(max_length=150, blank=True)
 
     def __str__(self) -> str:
         return "drills are stopped" if self.stopped_at else "drills may run"
@@ -127,9 +154,19 @@ class DrillRules(models.Model):
 class DrillPlan(DrillSpec, Scheduled):
     """A drill on a schedule."""
 
+    class Overlap(models.TextChoices):
+        SKIP = "skip", "Skip this one"
+        WAIT = "wait", "Wait for the one before, at most an hour"
+        CANCEL = "cancel", "Cancel the one before"
+
     id = IdField(prefix="pln")
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="drill_plans")
     name = models.CharField(max_length=100)
+    start_window_seconds = models.PositiveIntegerField(default=60)
+    """How late a due time may still start its drill; after that it was missed."""
+    overlap = models.CharField(max_length=16, choices=Overlap, default=Overlap.SKIP)
+    smear_seconds = models.PositiveIntegerField(default=0)
+    """Each due time begins up to so much later, so that plans of one minute do not all begin in its first second."""
     version = models.PositiveIntegerField(default=1)
     created_by = models.CharField(max_length=150)
     created_at = models.DateTimeField()
@@ -209,6 +246,8 @@ class Drill(DrillSpec):
     deadline_at = models.DateTimeField(null=True)
     cancel_requested_at = models.DateTimeField(null=True)
     next_attempt_at = models.DateTimeField(null=True, db_index=True)
+    not_before_at = models.DateTimeField(null=True)
+    """Of a planned one that is smeared: it begins then."""
 
     class Meta:
         indexes = [
@@ -272,6 +311,8 @@ class DrillRung(models.Model):
     drill = models.ForeignKey(Drill, on_delete=models.CASCADE, related_name="rungs")
     order = models.PositiveIntegerField()
     client_count = models.PositiveIntegerField()
+    placement = models.ForeignKey(Placement, on_delete=models.SET_NULL, null=True, related_name="+")
+    """The copy that it reads."""
     group = models.OneToOneField(TaskGroup, on_delete=models.SET_NULL, null=True, related_name="+")
     seconds = models.FloatField(null=True)
     total_bytes = models.BigIntegerField(null=True)

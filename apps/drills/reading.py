@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from django.utils import timezone
 from muster_agent.formats.base import Role
 from muster_agent.manifest.model import Manifest
 from muster_agent.manifest.seal import root_digest
+from muster_agent.protocol.measuring import BandwidthParams, LoaderCompareParams
 from muster_agent.protocol.wire import ReloadParams, TaskKind
 
 from apps.checkpoints import manifests, placements
@@ -22,12 +24,13 @@ from apps.core.units import size
 from apps.drills import reload, safety, selectors
 from apps.drills.finish import OWNER_KIND
 from apps.drills.herd import default_ladder
-from apps.drills.models import CheckpointChoice, Drill, DrillKind, DrillRung
+from apps.drills.models import CheckpointChoice, Drill, DrillKind, DrillRung, ReadMapping
 from apps.fleet import barrier, tasks
 from apps.fleet import selectors as fleet
 from apps.fleet.models import Agent
 from apps.storage.selectors import best_ceilings
 
+MAX_CLIENTS = 16_384
 GATHER_SECONDS = 60
 """How long the clients of one rung may take to get ready before the barrier gives up."""
 
@@ -38,9 +41,10 @@ class CannotRun(Exception):
 
 @dataclass(frozen=True)
 class Preparation:
-    """Everything that the first rung needs: share i is read by agent i."""
+    """Everything that the rungs need: share i is read by agent i. `placement`, the first of `copies`, was chosen."""
 
     placement: Placement
+    copies: tuple[Placement, ...]
     shares: tuple[reload.Share, ...]
     agents: tuple[Agent, ...]
     ladder: tuple[int, ...]
@@ -51,22 +55,36 @@ def prepare(drill: Drill) -> Preparation:
     placement = selectors.chosen_placement(drill)
     if placement is None:
         raise CannotRun(_nothing_to_read(drill))
-    agents = [agent for agent in fleet.agents_reaching(placement.path, drill.cluster) if selectors.can_work(agent)]
+    copies = (placement, *(selectors.other_copies(placement) if drill.every_tier else ()))
+    reach = [{agent.pk for agent in fleet.agents_reaching(copy.path, drill.cluster)} for copy in copies]
+    agents = [
+        agent
+        for agent in fleet.agents_reaching(placement.path, drill.cluster)
+        if selectors.can_work(agent) and all(agent.pk in found for found in reach) and _has_loader(drill, agent)
+    ]
+    if not agents and drill.loader:
+        raise CannotRun(
+            f"No online agent that can read {placement.path} names a loader {drill.loader!r} in its config.json."
+        )
     if not agents:
         raise CannotRun(
             f"No online agent of {drill.cluster.name} can read {placement.path}: start one on a node that mounts it, "
             "with a root that contains it."
         )
     files = files_by_rank(placement)
-    width = _width(drill, len(agents), _client_limit(files))
+    width = _width(drill, len(agents), _client_limit(drill, files))
     if width > len(agents):
         raise CannotRun(
             f"{width} nodes were asked for and {len(agents)} can read {placement.path} now: bring more online or "
             "ask for fewer."
         )
-    shares = reload.split(files, width)
+    shares = _split(drill, files, width)
     ladder = _ladder(drill, len(shares))
-    return Preparation(placement, shares, tuple(agents[: len(shares)]), ladder)
+    return Preparation(placement, copies, shares, tuple(agents[: len(shares)]), ladder)
+
+
+def _has_loader(drill: Drill, agent: Agent) -> bool:
+    return not drill.loader or drill.loader in (agent.node.facts.get("loaders") or ())
 
 
 def begin(drill: Drill) -> bool:
@@ -95,9 +113,9 @@ def _begin(drill: Drill, ready: Preparation) -> bool:
         )
         if not moved:
             return False
-        placements.hold(placement=ready.placement, source_kind=OWNER_KIND, source_id=drill.pk)
-        rungs = [DrillRung(drill=drill, order=order, client_count=count) for order, count in enumerate(ready.ladder)]
-        first = DrillRung.objects.bulk_create(rungs)[0]
+        for copy in ready.copies:
+            placements.hold(placement=copy, source_kind=OWNER_KIND, source_id=drill.pk)
+        first = DrillRung.objects.bulk_create(_rungs(drill, ready))[0]
         _hand_out(drill, first, ready.placement, ready.shares, ready.agents)
     return True
 
@@ -126,19 +144,33 @@ def require_small_enough(drill: Drill, radius: safety.Radius) -> None:
         )
 
 
+def _rungs(drill: Drill, ready: Preparation) -> list[DrillRung]:
+    """Copy after copy, few clients before many, each as often as was asked for."""
+    rounds = [(copy, count) for copy in ready.copies for count in ready.ladder for _time in range(drill.repeats)]
+    return [
+        DrillRung(drill=drill, order=order, client_count=count, placement=copy)
+        for order, (copy, count) in enumerate(rounds)
+    ]
+
+
+def _split(drill: Drill, files: dict[int | None, list[reload.File]], width: int) -> tuple[reload.Share, ...]:
+    evenly = drill.mapping == ReadMapping.EVEN or drill.kind == DrillKind.BANDWIDTH
+    return reload.split_evenly(files, width) if evenly else reload.split(files, width)
+
+
 def begin_rung(drill: Drill, rung: DrillRung) -> bool:
     """Hand out a later rung of the ladder, to the same agents as before. Raises CannotRun when one is gone."""
-    if drill.placement is None:
+    if rung.placement is None:
         raise CannotRun("The checkpoint was removed from the inventory while the drill ran.")
     clients = drill.facts["clients"][: rung.client_count]
     by_id = {agent.pk: agent for agent in Agent.objects.filter(pk__in=[client["agent"] for client in clients])}
     gone = [client["node"] for client in clients if not _usable(by_id.get(client["agent"]))]
     if gone:
         raise CannotRun(f"{', '.join(gone)} went away before the round of {rung.client_count} clients.")
-    shares = reload.split(files_by_rank(drill.placement), len(drill.facts["clients"]))
+    shares = _split(drill, files_by_rank(rung.placement), len(drill.facts["clients"]))
     agents = tuple(by_id[client["agent"]] for client in clients)
     with transaction.atomic():
-        return _hand_out(drill, rung, drill.placement, shares, agents)
+        return _hand_out(drill, rung, rung.placement, shares, agents)
 
 
 def files_by_rank(placement: Placement) -> dict[int | None, list[reload.File]]:
@@ -172,12 +204,12 @@ def _hand_out(
         deadline_at=now + timedelta(seconds=GATHER_SECONDS),
     )
     DrillRung.objects.filter(pk=rung.pk).update(group=group)
-    manifest = manifests.load_manifest(placement.manifest) if placement.manifest else None
+    kind, of_client = _work(drill, placement)
     for share, agent in list(zip(shares, agents, strict=False))[: rung.client_count]:
         tasks.create_task(
             agent=agent,
-            kind=TaskKind.RELOAD,
-            params=_params(drill, placement, share, manifest),
+            kind=kind,
+            params=of_client(drill, placement, share),
             owner_kind=OWNER_KIND,
             owner_id=drill.pk,
             group=group,
@@ -185,6 +217,41 @@ def _hand_out(
             idempotent=False,
         )
     return True
+
+
+_Params = Callable[[Drill, Placement, reload.Share], Any]
+
+
+def _reload_params(placement: Placement) -> _Params:
+    """With the manifest loaded once for all clients."""
+    manifest = manifests.load_manifest(placement.manifest) if placement.manifest else None
+    return lambda drill, copy, share: _params(drill, copy, share, manifest)
+
+
+def _work(drill: Drill, placement: Placement) -> tuple[TaskKind, _Params]:
+    """What each client is asked to do, and how its parameters are made."""
+    if drill.kind == DrillKind.BANDWIDTH:
+        return TaskKind.BANDWIDTH, _bandwidth_params
+    reading = _reload_params(placement)
+    if drill.kind != DrillKind.LOADER_COMPARE:
+        return TaskKind.RELOAD, reading
+    return TaskKind.LOADER_COMPARE, lambda *of: LoaderCompareParams(loader=drill.loader, reload=reading(*of))
+
+
+def _bandwidth_params(drill: Drill, placement: Placement, share: reload.Share) -> BandwidthParams:
+    return BandwidthParams(
+        root=placement.path,
+        runner=drill.runner,
+        seconds=float(drill.runner_seconds),
+        gpu=_gpu(drill.device),
+        evict=drill.evict,
+        part=share.part or (0, 1),
+    )
+
+
+def _gpu(device: str) -> int | None:
+    """The number in `cuda:N`; 0 where a GPU without a number was asked for, None for none."""
+    return int(device.partition(":")[2] or 0) if device.startswith("cuda") else None
 
 
 def _params(drill: Drill, placement: Placement, share: reload.Share, manifest: Manifest | None) -> ReloadParams:
@@ -195,7 +262,9 @@ def _params(drill: Drill, placement: Placement, share: reload.Share, manifest: M
         shards=paths,
         ranks=share.ranks,
         manifest=restricted(manifest, frozenset(paths)) if manifest else None,
+        share=share.part,
         backend=drill.backend,
+        device=drill.device,
         evict=drill.evict,
         max_bytes_per_second=drill.max_bytes_per_second,
     )
@@ -221,8 +290,11 @@ def _nothing_to_read(drill: Drill) -> str:
     return f"{run} has no resumable checkpoint of the last {drill.window_days} days{where}: widen window_days."
 
 
-def _client_limit(files: dict[int | None, list[reload.File]]) -> int:
-    """More clients than ranks (than files, where there are no ranks) would find nothing to read."""
+def _client_limit(drill: Drill, files: dict[int | None, list[reload.File]]) -> int:
+    """More clients than ranks (than files, where there are no ranks) would find nothing to read; an even split has no
+    such end."""
+    if drill.mapping == ReadMapping.EVEN or drill.kind == DrillKind.BANDWIDTH:
+        return MAX_CLIENTS
     ranks = sum(1 for rank in files if rank is not None)
     return ranks or len(files.get(None, ()))
 
@@ -230,6 +302,8 @@ def _client_limit(files: dict[int | None, list[reload.File]]) -> int:
 def _width(drill: Drill, agent_count: int, limit: int) -> int:
     if drill.kind == DrillKind.HERD and drill.ladder:
         return int(max(drill.ladder))
+    if drill.kind == DrillKind.LOADER_COMPARE:
+        return min(drill.node_count or 1, limit)
     return min(drill.node_count or agent_count, limit)
 
 
@@ -246,7 +320,7 @@ def _ladder(drill: Drill, share_count: int) -> tuple[int, ...]:
 
 def _deadline_seconds(drill: Drill, ready: Preparation) -> float:
     one_rung = GATHER_SECONDS + reload.deadline_seconds(ready.shares, drill.max_bytes_per_second)
-    return drill.deadline_seconds or one_rung * len(ready.ladder)
+    return drill.deadline_seconds or one_rung * len(_rungs(drill, ready))
 
 
 def _client_facts(ready: Preparation) -> list[dict[str, Any]]:

@@ -28,10 +28,12 @@ class Share:
 
     ranks: tuple[int, ...]
     files: tuple[File, ...]
+    part: tuple[int, int] | None = None
+    """(number, count): of all these bytes only this even part."""
 
     @property
     def total_bytes(self) -> int:
-        return sum(file.size_bytes for file in self.files)
+        return sum(file.size_bytes for file in self.files) // (self.part[1] if self.part else 1)
 
 
 @dataclass
@@ -69,6 +71,12 @@ def split(files_by_rank: Mapping[int | None, Sequence[File]], client_count: int)
     used = [draft for draft in drafts if draft.files] or drafts[:1]
     shares = [Share(tuple(draft.ranks), (*draft.files, *common)) for draft in used]
     return tuple(share for share in shares if share.files)
+
+
+def split_evenly(files_by_rank: Mapping[int | None, Sequence[File]], client_count: int) -> tuple[Share, ...]:
+    """The same number of bytes of every file's for each client, whatever ranks saved them."""
+    files = tuple(dict.fromkeys(file for found in files_by_rank.values() for file in found))
+    return tuple(Share((), files, (number, client_count)) for number in range(client_count))
 
 
 def deadline_seconds(shares: Sequence[Share], max_bytes_per_second: int | None) -> float:
@@ -140,6 +148,25 @@ def combine(clients: Sequence[ClientFigures]) -> FleetFigures:
     )
 
 
+@dataclass(frozen=True)
+class Balance:
+    """The clients' rates in bytes per second, slowest, middle and fastest, and who was slowest."""
+
+    min_rate: float | None
+    median_rate: float | None
+    max_rate: float | None
+    slowest: str
+
+
+def balance(clients: Sequence[ClientFigures]) -> Balance:
+    """Of clients that read; None for each figure where none did."""
+    rates = {client.name: client.bytes / client.seconds for client in clients if client.seconds > 0}
+    if not rates:
+        return Balance(None, None, None, "")
+    slowest = min(rates, key=lambda name: rates[name])
+    return Balance(rates[slowest], median(rates.values()), max(rates.values()), slowest)
+
+
 def jain(rates: Sequence[float]) -> float | None:
     """Jain's fairness index of the clients' rates: 1 when all are equal, 1/n when one has everything."""
     squares = sum(rate * rate for rate in rates)
@@ -159,6 +186,50 @@ def all_verified(verdicts: Sequence[bool | None]) -> bool | None:
     if any(verdict is False for verdict in verdicts):
         return False
     return True if verdicts and all(verdicts) else None
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Why a client was late: in `phase` it took `excess_seconds` more than the others' median."""
+
+    name: str
+    ranks: tuple[int, ...]
+    seconds: float
+    phase: str
+    excess_seconds: float
+
+
+def blame(clients: Sequence[ClientFigures]) -> tuple[Blame, ...]:
+    """The stragglers, slowest first, each with the phase in which it lost most against the median of all clients."""
+    late = stragglers({client.name: client.seconds for client in clients})
+    usual = {
+        phase: median(client.phases.get(phase, 0.0) for client in clients)
+        for phase in {phase for client in clients for phase in client.phases}
+    }
+    found = []
+    for client in sorted((one for one in clients if one.name in late and one.phases), key=lambda one: -one.seconds):
+        excess = {phase: seconds - usual[phase] for phase, seconds in client.phases.items()}
+        phase = max(excess, key=lambda name: excess[name])
+        found.append(Blame(client.name, client.ranks, client.seconds, phase, excess[phase]))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of the same reading done `count` times; `spread_ratio` is (slowest - fastest) / median."""
+
+    count: int
+    min_seconds: float
+    median_seconds: float
+    max_seconds: float
+    spread_ratio: float
+
+
+def spread(seconds: Sequence[float]) -> Spread:
+    """Raises ValueError for none."""
+    middle = median(seconds)
+    ratio = (max(seconds) - min(seconds)) / middle if middle > 0 else 0.0
+    return Spread(len(seconds), min(seconds), middle, max(seconds), ratio)
 
 
 def stragglers(seconds_by_client: Mapping[str, float]) -> tuple[str, ...]:

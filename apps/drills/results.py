@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.utils import timezone
@@ -15,10 +15,10 @@ from muster_agent.protocol.wire import ReloadBody
 from apps.checkpoints import evidence, placements
 from apps.checkpoints.models import Placement
 from apps.core.moments import utc_moment
-from apps.core.units import percent, rate
-from apps.drills import herd, reload
+from apps.drills import reload
 from apps.drills.finish import OWNER_KIND
 from apps.drills.models import Drill, DrillKind, DrillRung, RankResult
+from apps.drills.rounds import compared, ladder_facts, spread_of, tier_facts, typical
 from apps.fleet import tasks
 from apps.fleet.models import AgentTask
 from apps.storage.models import TierCeiling
@@ -26,6 +26,7 @@ from apps.storage.selectors import ceiling_for
 from apps.storage.services import record_ceiling as record_tier_ceiling
 
 COLD_RATIO = 0.05
+INTO_DEVICE = ("gds", "mixed", "unknown", "host_bounce")
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,27 @@ def close_rung(rung: DrillRung, clients: Sequence[Client]) -> reload.FleetFigure
 
 def drill_figures(drill: Drill) -> dict[str, Any]:
     """The drill's columns: of its widest rung, and for a herd the whole ladder in `facts`."""
-    rungs = list(drill.rungs.order_by("order"))
-    widest = rungs[-1]
-    figures = reload.combine([_stored(result) for result in widest.results.select_related("node")])
+    rungs = list(drill.rungs.select_related("placement__tier").order_by("order"))
+    own = [rung for rung in rungs if rung.placement_id == drill.placement_id]
+    widest = typical(own)[-1]
+    stored = [_stored(result) for result in widest.results.select_related("node")]
+    figures = reload.combine(stored)
     facts = {
         **drill.facts,
         "slowest": {"node": figures.slowest, "ranks": list(figures.slowest_ranks)},
         "stragglers": list(figures.stragglers),
+        "blame": [asdict(late) for late in reload.blame(stored)],
+        "balance": asdict(reload.balance(stored)),
         **_ceilings(drill, widest.client_count),
     }
+    if drill.kind == DrillKind.LOADER_COMPARE:
+        facts["loader_compare"] = compared(widest)
+    if drill.repeats > 1:
+        facts["repeats"] = asdict(spread_of(own, widest))
+    if drill.every_tier:
+        facts["tiers"] = tier_facts(rungs)
     if drill.kind == DrillKind.HERD:
-        facts |= _ladder_facts(rungs)
+        facts |= ladder_facts(typical(own))
     return {
         "total_bytes": figures.total_bytes,
         "seconds": figures.seconds,
@@ -127,13 +138,13 @@ def changed_since_sealing(clients: Sequence[Client]) -> str | None:
 
 
 def wrong_backend(drill: Drill, clients: Sequence[Client]) -> str | None:
-    """Why a drill that asked for GPUDirect Storage did not measure it."""
-    if drill.backend != "gds":
-        return None
-    for client in clients:
-        if client.body and client.body.report.effective != "gds":
+    """Why a drill that asked for GPUDirect Storage, or for a GPU, did not measure it."""
+    wanted = "GDS" if drill.backend == "gds" else drill.device if drill.device.startswith("cuda") else ""
+    reaching = ("gds",) if drill.backend == "gds" else INTO_DEVICE
+    for client in clients if wanted else ():
+        if client.body and client.body.report.effective not in reaching:
             report = client.body.report
-            return f"GDS was asked for, but {client.who} read by {report.effective}: {report.reason}"
+            return f"{wanted} was asked for, but {client.who} read by {report.effective}: {report.reason}"
     return None
 
 
@@ -141,17 +152,31 @@ def unchanged_since_scan(placement: Placement, clients: Sequence[Client]) -> boo
     """Whether every client read the very files (sizes and times) that the inventory knows; evidence is about those."""
     shards = {shard.path: shard for found in placements.shards_by_rank(placement).values() for shard in found}
     for client in clients:
-        read = [shards[path] for path in client.task.params["shards"] if path in shards]
+        read = [
+            shards[path] for path in client.task.params.get("reload", client.task.params)["shards"] if path in shards
+        ]
         expected = fingerprint((shard.path, shard.size_bytes or 0, shard.mtime_ns or 0) for shard in read)
         if client.body is None or client.body.fingerprint != expected:
             return False
     return True
 
 
-def record_evidence(drill: Drill, placement: Placement, clients: Sequence[Client], figures: dict[str, Any]) -> None:
+def record_proof(drill: Drill) -> None:
+    """What a passed drill proves of every copy that it read, and of its tier."""
+    copies = {rung.placement_id: rung for rung in drill.rungs.select_related("placement__tier").order_by("order")}
+    for widest in copies.values():  # the last round on each copy is its widest
+        if widest.placement is not None:
+            record_evidence(drill, widest.placement, clients_of(drill, widest))
+            record_ceiling(drill, widest.placement)
+
+
+def record_evidence(drill: Drill, placement: Placement, clients: Sequence[Client]) -> None:
     """A checkpoint that agents loaded whole and found equal to its manifest has the rung `reloaded`."""
-    read_bytes = sum(client["bytes"] for client in drill.facts["clients"])
-    if figures["verified"] is not True or figures["total_bytes"] < read_bytes:
+    reports = [client.body.report for client in clients if client.body]
+    total_bytes = sum(report.bytes for report in reports)
+    if reload.all_verified([report.verified for report in reports]) is not True:
+        return
+    if total_bytes < sum(client["bytes"] for client in drill.facts["clients"]):
         return
     if not unchanged_since_scan(placement, clients):
         return
@@ -161,7 +186,7 @@ def record_evidence(drill: Drill, placement: Placement, clients: Sequence[Client
         source_kind=OWNER_KIND,
         source_id=drill.pk,
         fingerprint=placement.fingerprint,
-        detail={"bytes": figures["total_bytes"], "nodes": [client.name for client in clients]},
+        detail={"bytes": total_bytes, "nodes": [client.name for client in clients]},
     )
 
 
@@ -170,7 +195,7 @@ def record_ceiling(drill: Drill, placement: Placement) -> None:
     90 days. A capped drill measures its cap."""
     if drill.max_bytes_per_second is not None:
         return
-    rungs = list(drill.rungs.order_by("order").prefetch_related("results"))
+    rungs = list(drill.rungs.filter(placement=placement).order_by("order").prefetch_related("results"))
     best = max(filter(_is_cold, rungs), key=lambda rung: rung.bytes_per_second or 0.0, default=None)
     if best is None or not best.bytes_per_second:
         return
@@ -180,8 +205,15 @@ def record_ceiling(drill: Drill, placement: Placement) -> None:
             tier=placement.tier,
             bytes_per_second=best.bytes_per_second,
             client_count=best.client_count,
-            method=f"{drill.kind} drill {drill.pk}",
+            method=_method(drill, best),
         )
+
+
+def _method(drill: Drill, rung: DrillRung) -> str:
+    """`bandwidth drill drl_1, fio io_uring 4 MiB x 16`."""
+    first = next(iter(rung.results.all()), None)
+    how = first.evidence.get("method", "") if first else ""
+    return f"{drill.kind} drill {drill.pk}{f', {how}' if how else ''}"[:100]
 
 
 def _ceilings(drill: Drill, client_count: int) -> dict[str, Any]:
@@ -224,37 +256,6 @@ def record_damage(drill: Drill, placement: Placement, damaged: Sequence[tuple[Cl
     what = part[0].detail if part else "its bytes are not those that were sealed"
     more = f" ({len(findings) - 1} more findings)" if len(findings) > 1 else ""
     return f"Damage: {client.who} found that {what}{more}."
-
-
-def summary(drill: Drill, figures: dict[str, Any]) -> str:
-    """One sentence on how a passed drill went, made from its numbers."""
-    proof = {True: "every byte verified", None: "not verified (no manifest)"}.get(figures["verified"], "")
-    cached = percent(figures["cached_ratio_before"])
-    sentence = f"{rate(figures['bytes_per_second'])} together, {proof}, {cached} cached before."
-    knee = figures["facts"].get("knee")
-    if drill.kind != DrillKind.HERD:
-        return sentence
-    if knee is None:
-        return f"{sentence} Still scaling at {figures['facts']['ladder'][-1]['client_count']} clients."
-    gain = percent(max(0.0, knee["gain_per_doubling_ratio"]))
-    return f"{sentence} Stops scaling at {knee['client_count']} clients: {gain} more per doubling."
-
-
-def _ladder_facts(rungs: Sequence[DrillRung]) -> dict[str, Any]:
-    ladder = [
-        {"client_count": rung.client_count, "bytes_per_second": rung.bytes_per_second, "jain_index": rung.jain_index}
-        for rung in rungs
-    ]
-    measured = [herd.Rung(r.client_count, r.bytes_per_second) for r in rungs if r.bytes_per_second]
-    knee = herd.knee(measured)
-    described = None
-    if knee is not None:
-        described = {
-            "client_count": knee.client_count,
-            "previous_count": knee.previous_count,
-            "gain_per_doubling_ratio": knee.gain_per_doubling_ratio,
-        }
-    return {"ladder": ladder, "knee": described}
 
 
 def _figures(client: Client) -> reload.ClientFigures:

@@ -61,6 +61,12 @@ def stopped_reason() -> str | None:
     return f"All drills were stopped by {control.stopped_by}{why}. Allow drills again first."
 
 
+def paused_reason() -> str:
+    """Why no plan starts a drill by itself now, "" when they do."""
+    control = DrillControl.objects.filter(pk=1).exclude(plans_paused_at=None).first()
+    return f"All plans were paused by {control.plans_paused_by}." if control else ""
+
+
 def drill_ahead(drill: Drill) -> Drill | None:
     """Another drill that is at work on the same cluster: two at once would measure each other."""
     active = Drill.objects.filter(cluster_id=drill.cluster_id, state__in=ACTIVE)
@@ -80,6 +86,14 @@ def candidate_placements(drill: Drill) -> QuerySet[Placement]:
     return rows.select_related("checkpoint", "tier", "manifest").order_by(
         "-checkpoint__step", "tier__speed_order", "pk"
     )
+
+
+def other_copies(placement: Placement) -> list[Placement]:
+    """The same checkpoint on the other tiers of the cluster, the fastest first, as far as a restart could use it."""
+    rows = Placement.objects.filter(
+        checkpoint=placement.checkpoint_id, status=Placement.Status.COMPLETE, resumable=True, damaged_at=None
+    ).exclude(tier=placement.tier_id)
+    return list(rows.select_related("checkpoint", "tier", "manifest").order_by("tier__speed_order", "pk"))
 
 
 def chosen_placement(drill: Drill, now: datetime | None = None) -> Placement | None:

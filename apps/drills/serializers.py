@@ -10,6 +10,7 @@ from rest_framework import serializers
 
 from apps.core.phases import PHASES, ordered
 from apps.core.serializers import StrictSerializer, WholeNumberField
+from apps.drills.coming import Coming
 from apps.drills.models import (
     CheckpointChoice,
     Drill,
@@ -21,13 +22,16 @@ from apps.drills.models import (
     Fault,
     PlanOccurrence,
     RankResult,
+    ReadMapping,
 )
 from apps.drills.selectors import next_times
-from apps.drills.spec import BACKENDS, MAX_SEED, SIGNALS
+from apps.drills.spec import BACKENDS, MAX_SEED, RUNNERS, SIGNALS
 
 SPEC = [
-    "kind", "choice", "step", "tier", "window_days", "node_count", "ladder", "backend", "evict", "max_bytes_per_second",
-    "signal_name", "fault", "worker_rank", "worker_node", "link", "objective_seconds", "deadline_seconds",
+    "kind", "choice", "step", "tier", "every_tier", "window_days", "node_count", "mapping", "ladder", "repeats",
+    "runner", "runner_seconds", "loader", "backend", "device", "evict", "max_bytes_per_second", "signal_name", "fault",
+    "worker_rank", "worker_node", "link", "objective_seconds", "deadline_seconds", "abort_stall_seconds",
+    "abort_slowdown_ratio",
 ]  # fmt: skip
 _PHASES_SCHEMA = {
     "type": "object",
@@ -60,6 +64,7 @@ class DrillSerializer(serializers.ModelSerializer[Drill]):
     tier_name = serializers.CharField(source="placement.tier.name", default=None, allow_null=True)
     kind = serializers.CharField(help_text=", ".join(DrillKind.values))
     choice = serializers.CharField(help_text=", ".join(CheckpointChoice.values))
+    mapping = serializers.CharField(help_text=", ".join(ReadMapping.values))
     state = serializers.CharField(help_text=", ".join(Drill.State.values))
     outcome = serializers.CharField(help_text="Empty until finished; then passed, failed, cancelled, skipped or lost.")
     objective_state = serializers.CharField(help_text=", ".join(Drill.ObjectiveState.values))
@@ -84,13 +89,15 @@ class DrillSerializer(serializers.ModelSerializer[Drill]):
 
 
 class RungSerializer(serializers.ModelSerializer[DrillRung]):
-    """One round: `client_count` clients reading at once."""
+    """One round: `client_count` clients reading one copy at once."""
+
+    tier_name = serializers.CharField(source="placement.tier.name", default=None, allow_null=True)
 
     class Meta:
         model = DrillRung
         fields = [
-            "order", "client_count", "seconds", "total_bytes", "bytes_per_second", "jain_index", "start_skew_seconds",
-            "started_at", "finished_at",
+            "order", "client_count", "placement", "tier_name", "seconds", "total_bytes", "bytes_per_second",
+            "jain_index", "start_skew_seconds", "started_at", "finished_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -181,6 +188,29 @@ class SpecSerializer(StrictSerializer):
         required=False, allow_null=True, help_text="Else the run's own objective."
     )
     deadline_seconds = serializers.IntegerField(required=False, allow_null=True)
+    every_tier = serializers.BooleanField(
+        required=False, help_text="Read the copy on every tier that has one, one after the other, and compare."
+    )
+    mapping = serializers.ChoiceField(
+        choices=ReadMapping.choices, required=False, help_text="Who reads what: the format's ranks, or even parts."
+    )
+    repeats = serializers.IntegerField(
+        required=False, help_text="How often each round is read: the median round counts, and the spread is told."
+    )
+    device = serializers.CharField(max_length=16, required=False, help_text="auto, cpu, cuda or cuda:N.")
+    runner = serializers.ChoiceField(
+        choices=RUNNERS, required=False, help_text="Of bandwidth: the program that reads; auto takes what a node has."
+    )
+    loader = serializers.CharField(
+        max_length=64, required=False, help_text="Of loader_compare: its name in a node's config.json."
+    )
+    runner_seconds = serializers.IntegerField(required=False, help_text="Of bandwidth: for how long each node reads.")
+    abort_stall_seconds = serializers.IntegerField(
+        required=False, allow_null=True, help_text="Fail when a client told of no progress for so long."
+    )
+    abort_slowdown_ratio = serializers.FloatField(
+        required=False, allow_null=True, help_text="Give up when a job on the cluster takes more times longer per step."
+    )
 
 
 class CreateDrillSerializer(SpecSerializer):
@@ -197,7 +227,9 @@ class PlanSerializer(serializers.ModelSerializer[DrillPlan]):
     run_name = serializers.CharField(source="run.name")
     kind = serializers.CharField(help_text=", ".join(DrillKind.values))
     choice = serializers.CharField(help_text=", ".join(CheckpointChoice.values))
+    mapping = serializers.CharField(help_text=", ".join(ReadMapping.values))
     missed = serializers.CharField(help_text=", ".join(DrillPlan.Missed.values))
+    overlap = serializers.CharField(help_text=", ".join(DrillPlan.Overlap.values))
     ladder = serializers.ListField(child=serializers.IntegerField())
     next_times = serializers.SerializerMethodField(help_text="The next five times at which it fires.")
 
@@ -205,7 +237,8 @@ class PlanSerializer(serializers.ModelSerializer[DrillPlan]):
         model = DrillPlan
         fields = [
             "id", "cluster", "run", "run_name", "name", "cron", "time_zone", "missed", "enabled", "next_at",
-            "next_times", *SPEC, "version", "created_by", "created_at",
+            "next_times", "start_window_seconds", "overlap", "smear_seconds", *SPEC, "version", "created_by",
+            "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -220,6 +253,15 @@ class _ScheduleSerializer(StrictSerializer):
     )
     time_zone = serializers.CharField(max_length=64, required=False, help_text="Such as Europe/Berlin; UTC by default.")
     missed = serializers.ChoiceField(choices=DrillPlan.Missed.choices, required=False)
+    start_window_seconds = serializers.IntegerField(
+        required=False, help_text="How late a due time may still start its drill; 60 by default."
+    )
+    overlap = serializers.ChoiceField(
+        choices=DrillPlan.Overlap.choices, required=False, help_text="While the plan's last drill has not finished."
+    )
+    smear_seconds = serializers.IntegerField(
+        required=False, help_text="Each due time begins up to so much later, always the same for it."
+    )
     enabled = serializers.BooleanField(required=False)
 
 
@@ -245,6 +287,34 @@ class OccurrenceSerializer(serializers.ModelSerializer[PlanOccurrence]):
         read_only_fields = fields
 
 
+class ComingSerializer(serializers.Serializer[Any]):
+    """One due time of a plan. `conflicts` names the plans that it meets on its cluster: one waits for the other."""
+
+    plan = serializers.CharField(source="plan.pk")
+    plan_name = serializers.CharField(source="plan.name")
+    kind = serializers.CharField(source="plan.kind")
+    run_name = serializers.CharField(source="plan.run.name")
+    cluster = serializers.CharField(source="plan.run.cluster_id")
+    planned_at = serializers.DateTimeField()
+    begins_at = serializers.DateTimeField(help_text="With its smear.")
+    expected_seconds = serializers.FloatField(help_text="The median of its drills; 600 where it has never run.")
+    conflicts = serializers.SerializerMethodField()
+
+    def get_conflicts(self, one: Coming) -> list[str]:
+        return [plan.name for plan in one.conflicts]
+
+
+class CalendarSerializer(serializers.Serializer[Any]):
+    """The coming days; of a plan at most its next 500 times."""
+
+    paused = serializers.BooleanField(help_text="All plans are paused: what comes due is skipped.")
+    items = ComingSerializer(many=True)
+
+
+class CalendarQuerySerializer(StrictSerializer):
+    days = WholeNumberField(min_value=1, max_value=31, default=7)
+
+
 class ControlSerializer(serializers.ModelSerializer[DrillControl]):
     """Whether drills may run at all."""
 
@@ -252,7 +322,7 @@ class ControlSerializer(serializers.ModelSerializer[DrillControl]):
 
     class Meta:
         model = DrillControl
-        fields = ["stopped", "stopped_at", "stopped_by", "reason"]
+        fields = ["stopped", "stopped_at", "stopped_by", "reason", "plans_paused_at", "plans_paused_by"]
         read_only_fields = fields
 
     def get_stopped(self, control: DrillControl) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -20,11 +21,21 @@ from apps.drills.models import CheckpointChoice, Drill, DrillControl, DrillKind,
 from apps.drills.spec import SPEC_FIELDS, checked, new_seed
 
 _STEPS_NAMED = 10
-PLAN_FIELDS = ("name", "cron", "time_zone", "missed", "enabled")
+PLAN_FIELDS = (
+    "name", "cron", "time_zone", "missed", "enabled", "start_window_seconds", "overlap", "smear_seconds",
+)  # fmt: skip
+_PLAN_LIMITS = {"start_window_seconds": (10, 86_400), "smear_seconds": (0, 1800)}
 
 
 @transaction.atomic
-def create_drill(*, run: TrainingRun, spec: Mapping[str, Any], actor: str, plan: DrillPlan | None = None) -> Drill:
+def create_drill(
+    *,
+    run: TrainingRun,
+    spec: Mapping[str, Any],
+    actor: str,
+    plan: DrillPlan | None = None,
+    not_before_at: datetime | None = None,
+) -> Drill:
     """A drill of `run`, to begin at once (or after the one that is at work on its cluster).
 
     Raises InvalidInput that names the field, also for a named step of which no copy is known; Conflict while all drills
@@ -43,7 +54,14 @@ def create_drill(*, run: TrainingRun, spec: Mapping[str, Any], actor: str, plan:
         values.setdefault("objective_seconds", run.rto_objective_seconds)
     values.setdefault("seed", new_seed())
     drill = Drill.objects.create(
-        cluster=run.cluster, run=run, plan=plan, requested_by=actor, created_at=now, next_attempt_at=now, **values
+        cluster=run.cluster,
+        run=run,
+        plan=plan,
+        requested_by=actor,
+        created_at=now,
+        next_attempt_at=now,
+        not_before_at=not_before_at,
+        **values,
     )
     transitions.record(OWNER_KIND, drill.pk, old="", new=drill.state, actor=actor)
     detail = {"kind": drill.kind, "run": run.name, "plan": plan.name if plan else None}
@@ -97,6 +115,20 @@ def allow_drills(*, actor: str) -> None:
     """Take the kill switch back. Nothing that it cancelled starts again."""
     DrillControl.objects.update_or_create(pk=1, defaults={"stopped_at": None, "stopped_by": "", "reason": ""})
     log_activity(actor=actor, action="drills.allow", target_kind="drills", target_id="all")
+
+
+@transaction.atomic
+def pause_plans(*, actor: str) -> None:
+    """No plan starts a drill by itself from now on; what comes due meanwhile is skipped and says so."""
+    DrillControl.objects.update_or_create(pk=1, defaults={"plans_paused_at": timezone.now(), "plans_paused_by": actor})
+    log_activity(actor=actor, action="plans.pause", target_kind="plans", target_id="all")
+
+
+@transaction.atomic
+def resume_plans(*, actor: str) -> None:
+    """Let plans start drills again; nothing that was skipped is made up for."""
+    DrillControl.objects.update_or_create(pk=1, defaults={"plans_paused_at": None, "plans_paused_by": ""})
+    log_activity(actor=actor, action="plans.resume", target_kind="plans", target_id="all")
 
 
 @transaction.atomic
@@ -199,6 +231,12 @@ def _plan_values(values: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInput("Give the plan a name.", pointer="/name")
     if values.get("missed", DrillPlan.Missed.SKIP) not in DrillPlan.Missed.values:
         raise InvalidInput(f"missed is one of {', '.join(DrillPlan.Missed.values)}.", pointer="/missed")
+    if values.get("overlap", DrillPlan.Overlap.SKIP) not in DrillPlan.Overlap.values:
+        raise InvalidInput(f"overlap is one of {', '.join(DrillPlan.Overlap.values)}.", pointer="/overlap")
+    for name, (low, high) in _PLAN_LIMITS.items():
+        value = values.get(name, low)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise InvalidInput(f"{name} is a whole number from {low} to {high}.", pointer=f"/{name}")
     if not isinstance(values.get("enabled", True), bool):
         raise InvalidInput("enabled is true or false.", pointer="/enabled")
     return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 from apps.checkpoints.models import TrainingRun
 from apps.core.errors import InvalidInput
 from apps.drills.herd import ladder_problem
-from apps.drills.models import CheckpointChoice, DrillKind, DrillSpec, Fault
+from apps.drills.models import CheckpointChoice, DrillKind, DrillSpec, Fault, ReadMapping
 from apps.storage.models import StorageTier
 
 SPEC_FIELDS = tuple(field.name for field in DrillSpec._meta.get_fields())
 BACKENDS = ("auto", "gds", "host_bounce", "host_direct", "host_buffered")
+RUNNERS = ("auto", "gdsio", "elbencho", "fio", "builtin")
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGABRT", "SIGSEGV", "SIGINT", "SIGHUP", "SIGBUS")
 MAX_SEED = 2**63 - 1
 _LIMITS: dict[str, tuple[float, float]] = {
@@ -24,8 +26,14 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "max_bytes_per_second": (1_000_000, 10**15),
     "objective_seconds": (0.001, 30 * 86_400),
     "deadline_seconds": (5, 86_400),
+    "repeats": (1, 20),
+    "runner_seconds": (1, 600),
+    "abort_stall_seconds": (10, 86_400),
+    "abort_slowdown_ratio": (1.01, 1000),
     "seed": (0, MAX_SEED),
 }
+_FRACTIONS = ("objective_seconds", "abort_slowdown_ratio")
+_DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]{1,3})?")
 
 
 def checked(run: TrainingRun, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,6 +47,8 @@ def checked(run: TrainingRun, spec: Mapping[str, Any]) -> dict[str, Any]:
     _one_of(values, "choice", tuple(CheckpointChoice.values))
     _one_of(values, "backend", BACKENDS)
     _one_of(values, "signal_name", SIGNALS)
+    _one_of(values, "runner", RUNNERS)
+    _one_of(values, "mapping", tuple(ReadMapping.values))
     _one_of(values, "fault", tuple(Fault.values))
     _text(values, "worker_node", 253)
     _text(values, "link", 64)
@@ -66,7 +76,7 @@ def _within(values: Mapping[str, Any], name: str) -> None:
     if value is None:
         return
     low, high = _LIMITS[name]
-    whole = name != "objective_seconds"
+    whole = name not in _FRACTIONS
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not low <= value <= high:
         number = "a whole number" if whole else "a number"
         raise InvalidInput(f"{name} is {number} from {low:g} to {high:g}.", pointer=f"/{name}")
@@ -92,6 +102,17 @@ def _check_together(values: Mapping[str, Any]) -> None:
         raise InvalidInput(problem, pointer="/ladder")
     if ladder and kind != DrillKind.HERD:
         raise InvalidInput("Only a herd drill has a ladder; a reload takes node_count.", pointer="/ladder")
+    if (kind == DrillKind.LOADER_COMPARE) != bool(values.get("loader")):
+        raise InvalidInput(
+            "Name the loader of a loader_compare, as a node's config.json does; no other kind has one.",
+            pointer="/loader",
+        )
+    if not isinstance(values.get("loader", ""), str) or len(values.get("loader", "")) > 64:
+        raise InvalidInput("loader is a text of at most 64 characters.", pointer="/loader")
+    if not _DEVICE.fullmatch(str(values.get("device", "auto"))):
+        raise InvalidInput("device is auto, cpu, cuda or cuda:N.", pointer="/device")
+    if values.get("every_tier") and values.get("tier"):
+        raise InvalidInput("Give either one tier or every_tier, not both.", pointer="/every_tier")
     if ladder and values.get("node_count"):
         raise InvalidInput("Give either a ladder or node_count, not both.", pointer="/node_count")
 

@@ -31,7 +31,11 @@ def drill() -> Drill:
 
 def rung(drill: Drill, clients: int, bytes_per_second: float, *, cached: float | None = 0.0) -> None:
     row = DrillRung.objects.create(
-        drill=drill, order=drill.rungs.count(), client_count=clients, bytes_per_second=bytes_per_second
+        drill=drill,
+        placement=drill.placement,
+        order=drill.rungs.count(),
+        client_count=clients,
+        bytes_per_second=bytes_per_second,
     )
     for rank in range(clients):
         RankResult.objects.create(rung=row, rank=rank, task_id=f"t{rank}", bytes=100, cached_ratio_before=cached)
