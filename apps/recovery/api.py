@@ -34,6 +34,8 @@ from apps.recovery.filters import IncidentFilter
 from apps.recovery.history import GroupBy, groups, history
 from apps.recovery.matrix import MAX_TIERS, columns
 from apps.recovery.matrix_serializers import TierComparisonSerializer
+from apps.recovery.rank_shard_audit import rank_shard_audit
+from apps.recovery.rank_shard_serializers import RankShardAuditSerializer
 from apps.recovery.readiness import readiness_rows
 from apps.recovery.serializers import (
     AdviceQuerySerializer,
@@ -102,6 +104,20 @@ class ChecklistView(APIView):
         asked = query_of(request, ChecklistQuerySerializer).validated_data
         run = find_run(request, name_or_id)
         return Response(ChecklistSerializer(checklist(run, timedelta(seconds=asked["max_age_seconds"]))).data)
+
+
+class RankShardAuditView(APIView):
+    @extend_schema(
+        operation_id="get_rank_shard_audit",
+        summary="How a copy's bytes are cut for its ranks, and the seconds that a better cut is predicted to save",
+        responses=RankShardAuditSerializer,
+    )
+    def get(self, request: Request, placement: str) -> Response:
+        rows = scoped(request, Placement.objects.select_related("tier"), "tier__cluster")
+        copy = rows.filter(pk=placement).first()
+        if copy is None:
+            raise NotFound(f"There is no placement {placement} here.")
+        return Response(RankShardAuditSerializer(rank_shard_audit(copy)).data)
 
 
 class RtoHistoryView(APIView):

@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, re_path
 from rest_framework.routers import SimpleRouter
 
+from apps.checkpoints.api import ID
 from apps.recovery import api
 
 router = SimpleRouter()
@@ -14,6 +15,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     # a run's name may hold slashes, and `cluster/name` tells equal names apart
     re_path(r"^runs/(?P<name_or_id>.+)/resume-point/?$", api.ResumePointView.as_view(), name="api-resume-point"),
     re_path(r"^runs/(?P<name_or_id>.+)/checklist/?$", api.ChecklistView.as_view(), name="api-checklist"),
+    re_path(
+        rf"^placements/(?P<placement>{ID})/rank-shards/?$", api.RankShardAuditView.as_view(), name="api-rank-shards"
+    ),
     re_path(r"^readiness/?$", api.ReadinessView.as_view(), name="api-readiness"),
     re_path(r"^rto-history/?$", api.RtoHistoryView.as_view(), name="api-rto-history"),
     re_path(r"^rto-groups/?$", api.RtoGroupsView.as_view(), name="api-rto-groups"),

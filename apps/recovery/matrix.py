@@ -63,8 +63,8 @@ def columns(tiers: Sequence[StorageTier], now: datetime | None = None) -> list[C
     cpu, runs = _cpu(tiers, since), _runs(tiers)
     by_tier: dict[str, list[DrillRung]] = defaultdict(list)
     for one in rounds:
-        if one.drill.placement is not None:
-            by_tier[one.drill.placement.tier_id].append(one)
+        if one.placement is not None:
+            by_tier[one.placement.tier_id].append(one)
     return [
         Column(
             tier=tier,
@@ -78,11 +78,13 @@ def columns(tiers: Sequence[StorageTier], now: datetime | None = None) -> list[C
     ]
 
 
-def _from_the_tier(prefix: str, tiers: Iterable[StorageTier], since: datetime) -> Q:
+def _from_the_tier(rung: str, tiers: Iterable[StorageTier], since: datetime) -> Q:
+    """Rounds on these tiers; `rung` is the way from the row to its round."""
+    prefix = f"{rung}drill__"
     memory = Q(**{f"{prefix}cached_ratio_before__lte": FROM_MEMORY_RATIO}) | Q(**{f"{prefix}cached_ratio_before": None})
     return memory & Q(
         **{
-            f"{prefix}placement__tier__in": [tier.pk for tier in tiers],
+            f"{rung}placement__tier__in": [tier.pk for tier in tiers],
             f"{prefix}outcome": Drill.Outcome.PASSED,
             f"{prefix}max_bytes_per_second": None,
             f"{prefix}created_at__gte": since,
@@ -92,16 +94,14 @@ def _from_the_tier(prefix: str, tiers: Iterable[StorageTier], since: datetime) -
 
 def _rounds(tiers: Sequence[StorageTier], since: datetime) -> list[DrillRung]:
     """Newest first."""
-    rows = DrillRung.objects.filter(_from_the_tier("drill__", tiers, since), bytes_per_second__gt=0)
-    return list(rows.select_related("drill__placement").order_by("-drill__created_at", "-order")[:MAX_ROUNDS])
+    rows = DrillRung.objects.filter(_from_the_tier("", tiers, since), bytes_per_second__gt=0)
+    return list(rows.select_related("drill", "placement").order_by("-drill__created_at", "-order")[:MAX_ROUNDS])
 
 
 def _cpu(tiers: Sequence[StorageTier], since: datetime) -> dict[str, float]:
-    rows = RankResult.objects.filter(
-        _from_the_tier("rung__drill__", tiers, since), cpu_seconds__isnull=False, bytes__gt=0
-    )
-    sums = rows.order_by().values("rung__drill__placement__tier").annotate(cpu=Sum("cpu_seconds"), read=Sum("bytes"))
-    return {row["rung__drill__placement__tier"]: row["cpu"] / (row["read"] / 1e9) for row in sums}
+    rows = RankResult.objects.filter(_from_the_tier("rung__", tiers, since), cpu_seconds__isnull=False, bytes__gt=0)
+    sums = rows.order_by().values("rung__placement__tier").annotate(cpu=Sum("cpu_seconds"), read=Sum("bytes"))
+    return {row["rung__placement__tier"]: row["cpu"] / (row["read"] / 1e9) for row in sums}
 
 
 def _runs(tiers: Sequence[StorageTier]) -> dict[str, str]:
@@ -123,18 +123,20 @@ def _best(rounds: Sequence[DrillRung]) -> dict[str, Any]:
 
 
 def _reload(rounds: Sequence[DrillRung]) -> dict[str, Any]:
-    newest = next((one for one in rounds if one.drill.seconds is not None), None)
+    """The newest drill's own figures; of a drill that compared tiers those of its round on this one."""
+    reloads = (one for one in rounds if one.drill.kind != DrillKind.BANDWIDTH)
+    newest = next((one for one in reloads if one.drill.seconds is not None), None)
     if newest is None:
         return {}
-    drill = newest.drill
-    return {"reload_seconds": drill.seconds, "reload_bytes": drill.total_bytes, "reload_drill": drill.pk}
+    told = newest.drill if newest.placement_id == newest.drill.placement_id else newest
+    return {"reload_seconds": told.seconds, "reload_bytes": told.total_bytes, "reload_drill": newest.drill_id}
 
 
 def _ladder(rounds: Sequence[DrillRung]) -> dict[str, Any]:
     """Of the newest drill with more than one rung."""
     for one in rounds:
         ladder = one.drill.facts.get("ladder") or []
-        if len(ladder) > 1:
+        if len(ladder) > 1 and one.placement_id == one.drill.placement_id:
             knee = one.drill.facts.get("knee")
             return {
                 "knee_clients": knee["client_count"] if knee else None,

@@ -172,7 +172,10 @@ def runs_to_judge() -> QuerySet[TrainingRun]:
     launches = RunAttempt.objects.filter(run=OuterRef("pk"), last_step__isnull=False).order_by("-started_at")
     # by (attempt, step), which is indexed: a run may have millions of reports
     steps = StepReport.objects.filter(attempt=OuterRef("last_attempt_id"), step=OuterRef("last_step"))
-    judged = Drill.objects.filter(run=OuterRef("pk"), outcome__in=selectors.WITH_RESULT).order_by("-created_at", "-pk")
+    judged = Drill.objects.filter(run=OuterRef("pk"), outcome__in=selectors.WITH_RESULT).exclude(
+        kind=DrillKind.BANDWIDTH  # it measures the storage, and restores nothing
+    )
+    judged = judged.order_by("-created_at", "-pk")
     failovers = Drill.objects.filter(
         run=OuterRef("pk"), kind=DrillKind.FAILOVER, outcome=Drill.Outcome.PASSED, seconds__isnull=False
     ).order_by("-created_at", "-pk")

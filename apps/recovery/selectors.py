@@ -34,7 +34,8 @@ def measured_drills(
         Q(run__in=list(run_ids)) | Q(placement__tier__in=list(tier_ids)),
         outcome=Drill.Outcome.PASSED,
         finished_at__gte=since,
-    ).order_by("-created_at")
+    ).exclude(kind=DrillKind.BANDWIDTH)
+    rows = rows.order_by("-created_at")
     fields = rows.values_list("run_id", "placement__tier_id", "total_bytes", "seconds", "phases", "kind")
     return [
         predict.Measured(

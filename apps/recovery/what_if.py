@@ -127,7 +127,8 @@ def _readings(tier: StorageTier, since: datetime) -> list[Reading]:
     """Rounds of passed drills whose bytes came from the tier and not from memory, newest first."""
     rows = DrillRung.objects.filter(
         Q(drill__cached_ratio_before__lte=FROM_MEMORY_RATIO) | Q(drill__cached_ratio_before=None),
-        drill__placement__tier=tier,
+        placement__tier=tier,
+        drill__kind__in=(DrillKind.RELOAD, DrillKind.HERD),
         drill__outcome=Drill.Outcome.PASSED,
         drill__max_bytes_per_second=None,
         drill__created_at__gte=since,

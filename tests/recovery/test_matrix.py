@@ -40,7 +40,9 @@ def drill(tier: StorageTier, rates: list[tuple[int, float]], **fields: Any) -> D
     run = placement.checkpoint.run
     made = Drill.objects.create(cluster=run.cluster, run=run, placement=placement, **{**values, **fields})
     for order, (clients, rate) in enumerate(rates):
-        rung = DrillRung.objects.create(drill=made, order=order, client_count=clients, bytes_per_second=rate)
+        rung = DrillRung.objects.create(
+            drill=made, placement=made.placement, order=order, client_count=clients, bytes_per_second=rate
+        )
         RankResult.objects.create(rung=rung, rank=0, task_id="t", outcome="done", bytes=10 * GB, cpu_seconds=2.5)
     return made
 

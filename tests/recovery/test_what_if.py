@@ -39,7 +39,12 @@ def herd(run: TrainingRun, tier: StorageTier, rungs: list[tuple[int, int, float]
     )
     for order, (clients, total_bytes, seconds) in enumerate(rungs):
         DrillRung.objects.create(
-            drill=drill, order=order, client_count=clients, total_bytes=total_bytes, seconds=seconds
+            drill=drill,
+            placement=drill.placement,
+            order=order,
+            client_count=clients,
+            total_bytes=total_bytes,
+            seconds=seconds,
         )
 
 
