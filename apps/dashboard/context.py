@@ -27,6 +27,7 @@ NAVIGATION = (
     ("analysis", "Analysis"),
 )
 MORE = (
+    ("incidents", "Incidents"),
     ("policies", "Retention policies"),
     ("transfers", "Transfers"),
     ("audits", "Audits"),
@@ -44,6 +45,11 @@ SECTIONS = {
     "plan-create": "plans",
     "plan": "plans",
     "plan-delete": "plans",
+    "plan-calendar": "plans",
+    "checklist": "runs",
+    "incident": "incidents",
+    "rank-shards": "checkpoints",
+    "cluster-rules": "nodes",
     "node": "nodes",
     "audit": "audits",
     "audit-print": "audits",

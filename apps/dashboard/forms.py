@@ -9,8 +9,8 @@ from typing import Any
 from django import forms
 
 from apps.checkpoints.models import TrainingRun
-from apps.drills.models import CheckpointChoice, DrillKind, DrillPlan, Fault
-from apps.drills.spec import BACKENDS, SIGNALS
+from apps.drills.models import CheckpointChoice, DrillKind, DrillPlan, Fault, ReadMapping
+from apps.drills.spec import BACKENDS, RUNNERS, SIGNALS
 from apps.storage.models import StorageTier
 
 
@@ -113,7 +113,7 @@ class SpecForm(forms.Form):
 
     kind = forms.ChoiceField(
         choices=DrillKind.choices,
-        help_text="Reload and herd read storage only; failover breaks a worker; standby puts in a spare.",
+        help_text="Failover breaks a worker; standby puts in a spare; the others read storage only.",
     )
     choice = forms.ChoiceField(
         choices=CheckpointChoice.choices, initial=CheckpointChoice.LATEST_VERIFIED, label="Checkpoint", required=False
@@ -126,6 +126,34 @@ class SpecForm(forms.Form):
         required=False, min_value=1, label="Nodes", help_text="Empty: as many as are online."
     )
     ladder = LadderField(required=False, label="Herd ladder", help_text="Client counts, such as 1, 2, 4.")
+    loader = forms.CharField(
+        required=False, max_length=64, help_text="As a node's config.json calls the team's own loader."
+    )
+    runner = forms.ChoiceField(
+        choices=[(name, name) for name in RUNNERS], required=False, help_text="auto takes the first that a node has."
+    )
+    runner_seconds = forms.IntegerField(
+        required=False, min_value=1, max_value=600, label="Seconds", help_text="Each node reads so long; 10 if empty."
+    )
+    mapping = forms.ChoiceField(choices=ReadMapping.choices, required=False, label="Who reads what")
+    every_tier = forms.BooleanField(
+        required=False, label="Compare tiers", help_text="Read the copy on every tier that has one"
+    )
+    repeats = forms.IntegerField(
+        required=False, min_value=1, max_value=20, label="Repeats", help_text="Of each round; the median counts."
+    )
+    device = forms.CharField(
+        required=False, max_length=16, label="Device", help_text="Empty or auto; cpu, cuda or cuda:N."
+    )
+    abort_stall_seconds = forms.IntegerField(
+        required=False, min_value=10, label="Fail if stalled, seconds", help_text="Without progress of a client."
+    )
+    abort_slowdown_ratio = forms.FloatField(
+        required=False,
+        min_value=1.01,
+        label="Give up if jobs slow down",
+        help_text="Times longer per step: 1.5.",
+    )
     backend = forms.ChoiceField(choices=[(name, name) for name in BACKENDS], required=False, label="Read backend")
     evict = forms.BooleanField(
         required=False, initial=True, label="Page cache", help_text="Evict the shards from the page cache first"
@@ -165,6 +193,7 @@ class SpecForm(forms.Form):
             given["max_bytes_per_second"] = cap * 1_000_000
         spec = {name: value for name, value in given.items() if name in SPEC_NAMES}
         spec["evict"] = bool(self.cleaned_data.get("evict"))
+        spec["every_tier"] = bool(self.cleaned_data.get("every_tier"))
         for name in _FOREIGN[spec["kind"]]:
             spec.pop(name, None)
         if spec.get("choice") != CheckpointChoice.NAMED:
@@ -172,6 +201,8 @@ class SpecForm(forms.Form):
         return spec
 
 
+READING_NAMES = ("mapping", "every_tier", "repeats", "device", "abort_stall_seconds", "abort_slowdown_ratio")
+RUNNER_NAMES = ("runner", "runner_seconds", "loader")
 FAULT_NAMES = ("fault", "signal_name", "worker_rank", "worker_node", "link")
 SPEC_NAMES = {
     "kind",
@@ -186,22 +217,34 @@ SPEC_NAMES = {
     *FAULT_NAMES,
     "objective_seconds",
     "tier",
+    *READING_NAMES,
+    *RUNNER_NAMES,
 }
 _READING = (DrillKind.RELOAD, DrillKind.HERD)
+_ANY_READING = (*_READING, DrillKind.BANDWIDTH, DrillKind.LOADER_COMPARE)
 _GROUPS: tuple[tuple[str, tuple[DrillKind, ...], tuple[str, ...]], ...] = (
     ("Drill", (), ("kind", "objective_seconds")),
-    ("What a reload or herd reads", _READING, ("choice", "step", "window_days", "tier", "node_count")),
-    ("How a reload or herd reads", _READING, ("backend", "max_mb_per_second", "evict")),
+    ("What is read", _ANY_READING, ("choice", "step", "window_days", "tier", "every_tier")),
+    ("Who reads it", _ANY_READING, ("node_count", "repeats", "device", "evict")),
+    ("How a reload or herd reads", _READING, ("mapping", "backend", "max_mb_per_second")),
+    ("When it is given up", _ANY_READING, ("abort_stall_seconds", "abort_slowdown_ratio")),
+    ("What it is compared with", (DrillKind.LOADER_COMPARE,), ("loader",)),
+    ("How bandwidth is read", (DrillKind.BANDWIDTH,), ("runner", "runner_seconds")),
     ("Clients of a herd", (DrillKind.HERD,), ("ladder",)),
     ("Fault of a failover", (DrillKind.FAILOVER,), ("fault", "signal_name", "worker_rank", "link")),
     ("Where a failover or standby drill acts", (DrillKind.FAILOVER, DrillKind.STANDBY), ("worker_node",)),
 )
 SHOWN_WHEN = {"step": CheckpointChoice.NAMED, "window_days": CheckpointChoice.RANDOM}
 """Fields that one choice of a checkpoint asks for."""
-_READ_NAMES = ("ladder", "backend", "choice", "step", "window_days", "node_count", "max_bytes_per_second", "tier")
+_READ_NAMES = (
+    "ladder", "backend", "choice", "step", "window_days", "node_count", "max_bytes_per_second", "tier", *READING_NAMES,
+    *RUNNER_NAMES,
+)  # fmt: skip
 _FOREIGN: dict[str, tuple[str, ...]] = {
-    DrillKind.RELOAD: ("ladder", *FAULT_NAMES),
-    DrillKind.HERD: FAULT_NAMES,
+    DrillKind.RELOAD: ("ladder", *FAULT_NAMES, *RUNNER_NAMES),
+    DrillKind.HERD: (*FAULT_NAMES, *RUNNER_NAMES),
+    DrillKind.LOADER_COMPARE: ("ladder", *FAULT_NAMES, "runner", "runner_seconds"),
+    DrillKind.BANDWIDTH: ("ladder", *FAULT_NAMES, "backend", "mapping", "max_bytes_per_second", "loader"),
     DrillKind.FAILOVER: _READ_NAMES,
     DrillKind.STANDBY: (*_READ_NAMES, *(name for name in FAULT_NAMES if name != "worker_node")),
 }
@@ -228,7 +271,10 @@ class PlanForm(SpecForm):
 
     own_title = "Plan"
 
-    field_order = ["run", "name", "cron", "time_zone", "missed", "enabled", "kind"]
+    field_order = [
+        "run", "name", "cron", "time_zone", "start_window_seconds", "missed", "overlap", "smear_seconds", "enabled",
+        "kind",
+    ]  # fmt: skip
     name = forms.CharField(max_length=100)
     cron = forms.CharField(
         max_length=100, required=False, label="Schedule (cron)", help_text="Such as 0 3 * * *; empty: only by hand."
@@ -236,6 +282,13 @@ class PlanForm(SpecForm):
     time_zone = forms.CharField(max_length=64, initial="UTC", label="Time zone", help_text="Such as Europe/Berlin.")
     missed = forms.ChoiceField(
         choices=DrillPlan.Missed.choices, label="If a time was missed", initial=DrillPlan.Missed.SKIP
+    )
+    start_window_seconds = forms.IntegerField(
+        required=False, min_value=10, max_value=86_400, label="Start window, seconds", help_text="Later is missed; 60."
+    )
+    overlap = forms.ChoiceField(choices=DrillPlan.Overlap.choices, required=False, label="If the last one still runs")
+    smear_seconds = forms.IntegerField(
+        required=False, min_value=0, max_value=1800, label="Smear, seconds", help_text="Begins up to so much later."
     )
     enabled = forms.BooleanField(required=False, initial=True, label="Enabled", help_text="Starts by itself")
 
@@ -255,7 +308,9 @@ class PlanForm(SpecForm):
         return initial
 
     def schedule(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in ("name", "cron", "time_zone", "missed", "enabled")}
+        given = {name: self.cleaned_data[name] for name in ("name", "cron", "time_zone", "missed", "enabled")}
+        optional = {name: self.cleaned_data.get(name) for name in ("start_window_seconds", "overlap", "smear_seconds")}
+        return {**given, **{name: value for name, value in optional.items() if value not in (None, "")}}
 
 
 class TierScanForm(forms.Form):

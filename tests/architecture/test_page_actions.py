@@ -24,6 +24,7 @@ SAME = {
     "dashboard/drill_start.html": {"create_drill"},
     "dashboard/drill_cancel.html": {"cancel_drill"},
     "dashboard/drills_stop.html": {"stop_drills"},
+    "plans-pause": {"pause_plans", "resume_plans"},
     "drill-approve": {"approve_drill"},
     "dashboard/rules.html": {"update_drill_rules"},
     "breaker-reset": {"reset_drill_breaker"},

@@ -221,6 +221,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "checkpoints": "/checkpoints/",
         "checkpoint": f"/checkpoints/{scene.good.checkpoint_id}/",
         "tensors": f"/checkpoints/{scene.good.checkpoint_id}/tensors/",
+        "rank-shards": f"/placements/{scene.good.pk}/rank-shards/",
         "checkpoint-damaged": f"/checkpoints/{scene.damaged.checkpoint_id}/",
         "drills": "/drills/",
         "drill-failover": f"/drills/{scene.failover.pk}/",
@@ -230,6 +231,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "drill-failed": f"/drills/{scene.failed.pk}/",
         "rules": f"/clusters/{scene.east.pk}/rules/",
         "plans": "/plans/",
+        "plan-calendar": "/plans/calendar/",
         "plan": f"/plans/{scene.plan.pk}/",
         "nodes": "/nodes/",
         "node": f"/nodes/{scene.nodes[0].pk}/",
@@ -259,6 +261,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "audit-policies": "/audits/policies/",
         "audit-policy": f"/audits/policies/{scene.audit_policy.pk}/",
         "health": "/health/",
+        "incidents": "/incidents/",
         "alerts": "/alerts/",
         "analysis": "/analysis/",
         "analysis-groups": "/analysis/groups/",
@@ -637,7 +640,8 @@ def _reload(run: TrainingRun, placement: Placement, nodes: list[Node], now: date
         reason="615 MB/s together, every byte verified, 0.0 % cached before.",
         finished_at=at + timedelta(seconds=104),
     )
-    _results(DrillRung.objects.create(drill=drill, order=0, client_count=4, bytes_per_second=0.62 * GB), nodes, at)
+    rung = {"client_count": 4, "bytes_per_second": 0.62 * GB}
+    _results(DrillRung.objects.create(drill=drill, placement=placement, order=0, **rung), nodes, at)
     return drill
 
 
@@ -664,7 +668,13 @@ def _herd(run: TrainingRun, placement: Placement, nodes: list[Node], now: dateti
     )
     for order, (count, rate) in enumerate(((1, 2.2), (2, 3.8), (4, 4.1))):
         rung = DrillRung.objects.create(
-            drill=drill, order=order, client_count=count, seconds=12.0, bytes_per_second=rate * GB, jain_index=0.957
+            drill=drill,
+            placement=placement,
+            order=order,
+            client_count=count,
+            seconds=12.0,
+            bytes_per_second=rate * GB,
+            jain_index=0.957,
         )
         _results(rung, nodes, at)
     return drill

@@ -9,6 +9,7 @@ from apps.core.models import Transition
 from apps.dashboard.charts import herd, ranks
 from apps.drills import selectors
 from apps.drills.models import Drill, DrillRung, RankResult
+from apps.drills.rounds import typical
 from apps.fleet.models import AgentTask
 
 
@@ -33,15 +34,18 @@ def recent(run: TrainingRun, limit: int) -> list[Drill]:
 
 def ladder(drill: Drill) -> list[herd.Step]:
     """The measured rungs of a herd drill, in order."""
-    rungs = DrillRung.objects.filter(drill=drill).exclude(bytes_per_second=None).order_by("order")
+    measured = DrillRung.objects.filter(drill=drill, placement=drill.placement_id).exclude(bytes_per_second=None)
+    rungs = typical(list(measured.order_by("order")))
     return [herd.Step(r.client_count, r.bytes_per_second or 0.0, r.seconds, r.jain_index) for r in rungs]
 
 
 def results(drill: Drill) -> list[RankResult]:
     """What each client of the widest rung that has results measured, by rank."""
-    rung = DrillRung.objects.filter(drill=drill, results__isnull=False).order_by("-order").first()
-    if rung is None:
+    measured = DrillRung.objects.filter(drill=drill, placement=drill.placement_id, results__isnull=False)
+    rungs = list(measured.distinct().order_by("order"))
+    if not rungs:
         return []
+    rung = typical(rungs)[-1]
     return list(RankResult.objects.filter(rung=rung).select_related("node", "rung__drill").order_by("rank"))
 
 

@@ -1,4 +1,4 @@
-"""`/runs/ID/checklist/`: the five validation steps of a run."""
+"""The five validation steps of a run, and how a copy's bytes are cut for its ranks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from datetime import timedelta
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from apps.checkpoints.models import TrainingRun
+from apps.checkpoints.models import Placement, TrainingRun
 from apps.core.units import duration, seconds_of
 from apps.dashboard import pages
 from apps.recovery.checklist import DEFAULT_MAX_AGE, Evidence
 from apps.recovery.checklist_evidence import checklist
+from apps.recovery.rank_shard_audit import rank_shard_audit
 
 AGES = (("1d", "1 day"), ("7d", "7 days"), ("30d", "30 days"))
 _PAGES = {"drill": "drill", "audit": "audit"}
@@ -31,6 +32,14 @@ def run_checklist(request: HttpRequest, run_id: str) -> HttpResponse:
         "can_operate": pages.operates(request, run.cluster_id),
     }
     return pages.show(request, "dashboard/checklist.html", context)
+
+
+@pages.page
+def placement_shards(request: HttpRequest, placement_id: str) -> HttpResponse:
+    """The rank-shard audit of one copy."""
+    rows = Placement.objects.select_related("tier", "checkpoint__run")
+    copy: Placement = pages.find(request, rows, "tier__cluster", placement_id)
+    return pages.show(request, "dashboard/rank_shards.html", {"copy": copy, "audit": rank_shard_audit(copy)})
 
 
 def _link(evidence: Evidence | None) -> str:

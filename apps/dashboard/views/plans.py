@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
+from apps.accounts.access import global_role, reaches
 from apps.accounts.models import Role
 from apps.core.errors import ApplicationError, Conflict, InvalidInput
 from apps.dashboard import pages
@@ -15,8 +16,11 @@ from apps.dashboard.facets import facet
 from apps.dashboard.forms import PlanForm
 from apps.dashboard.views.drills import runs_to_drill
 from apps.drills import selectors, services
+from apps.drills.coming import coming
 from apps.drills.models import Drill, DrillKind, DrillPlan, PlanOccurrence
-from apps.fleet.access import scoped
+from apps.fleet.access import require_role, scoped
+
+MAX_SHOWN = 300
 
 
 @pages.page
@@ -32,8 +36,32 @@ def plan_list(request: HttpRequest) -> HttpResponse:
     facets = [facet(request, "kind", "Kind", DrillKind.choices)]
     visible = scoped(request, rows, "run__cluster")
     context = pages.list_context(request, visible, order="-created_at", facets=facets, search_for="Plan name")
+    context["paused"] = selectors.paused_reason()
+    context["may_pause"] = reaches(global_role(request.user), Role.OPERATOR)
     context["can_operate_some"] = pages.may_operate_somewhere(request)
     return render(request, "dashboard/plans.html", context)
+
+
+@pages.page
+def plan_calendar(request: HttpRequest) -> HttpResponse:
+    """The next seven days, with what meets on one cluster."""
+    found = coming(scoped(request, selectors.plans(), "run__cluster"))
+    context = {"items": found[:MAX_SHOWN], "item_count": len(found), "paused": selectors.paused_reason()}
+    return render(request, "dashboard/plan_calendar.html", context)
+
+
+@pages.action
+def plans_pause(request: HttpRequest, verb: str) -> HttpResponse:
+    """Pause or resume all plans."""
+    require_role(request, Role.OPERATOR)
+    actor = request.user.get_username()
+    if verb == "pause":
+        services.pause_plans(actor=actor)
+        messages.success(request, "All plans are paused; what comes due is skipped.")
+    else:
+        services.resume_plans(actor=actor)
+        messages.success(request, "Plans start drills again.")
+    return redirect("plans")
 
 
 @pages.page
