@@ -30,7 +30,7 @@ def command(
     return [
         "fio", "--name=ceiling", "--readonly", "--allow_file_create=0", "--rw=read", "--direct=1", "--invalidate=1",
         f"--ioengine={engine}", f"--bs={block_bytes}", f"--iodepth={depth}", f"--runtime={seconds:.0f}",
-        *(["--time_based=1"] if loop else []),
+        *(["--time_based=1", "--thread=1"] if loop else []),
         "--output-format=json", f"--filename={':'.join(path.replace(':', chr(92) + ':') for path in paths)}",
     ]  # fmt: skip
 

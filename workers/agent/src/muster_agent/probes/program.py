@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 _LOOK_SECONDS = 0.1
+_GRACE_SECONDS = 3.0
 
 
 class Output(NamedTuple):
@@ -51,5 +52,18 @@ def run_program(argv: Sequence[str], *, seconds: float, check: Callable[[], None
                     raise ProgramFailed(f"{argv[0]} did not end in time") from None
     finally:
         if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.communicate()
+            _end(child)
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """With a moment to end what it started itself: fio's jobs leave its group, and would keep its pipes open."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        os.killpg(child.pid, number)
+        try:
+            child.wait(timeout=_GRACE_SECONDS)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    for pipe in (child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
