@@ -33,6 +33,7 @@ def context(tmp_path: Path) -> TaskContext:
     write_checkpoint(tmp_path / "run", 10, rank_bytes=300, world_size=2)
     return TaskContext(
         roots=Roots([str(tmp_path)]),
+        copy_roots=Roots([]),
         limits=Limits(),
         control=JobControl(),
         reporter=Silent(),
