@@ -289,7 +289,7 @@ def test_a_bucket_that_the_workers_may_not_list_or_cannot_is_a_failed_scan(
     with pytest.raises(InvalidInput, match="MUSTER_WORKER_ROOTS"):
         services.update_tier(tier=bucket_tier, actor="ada", uri="s3://bucket/other")
     bucket_tier.refresh_from_db()
-    monkeypatch.setattr(settings, "SCAN_SLICE_SECONDS", -1)
+    settings.SCAN_SLICE_SECONDS = -1
     for _ in range(worker_scans.MAX_IDLE_SLICES + 2):
         slow = InventoryScan.objects.filter(state="running").first() or scans.request_scan(tier=bucket_tier, actor="x")
         scan_tasks.list_slice(slow.pk)

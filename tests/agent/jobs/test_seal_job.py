@@ -189,6 +189,6 @@ def test_a_save_that_wrote_old_values_is_stale_by_its_tensors(tmp_path: Path) ->
 
 def test_a_seal_tells_the_type_and_shape_of_every_tensor(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "run", 10, world_size=1, rank_bytes=600)
-    manifest = seal(folder).manifest
+    manifest = seal(str(folder)).manifest
     assert manifest is not None and manifest.tensors
     assert {(tensor.dtype, len(tensor.shape or ())) for tensor in manifest.tensors} == {("F32", 1)}
