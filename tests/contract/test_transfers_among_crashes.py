@@ -86,7 +86,8 @@ def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yard]:
         environment = {**keys, "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": found.url}
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        client = boto3.client("s3", config=Config(retries={"total_max_attempts": 8}))
+        # a session of its own: the default one keeps the keys that it first saw in this process
+        client = boto3.session.Session().client("s3", config=Config(retries={"total_max_attempts": 8}))
         client.create_bucket(Bucket="chaos")
         stack = Stack(
             tmp_path,
