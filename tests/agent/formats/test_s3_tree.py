@@ -75,6 +75,7 @@ def without_links(place: Path) -> None:
             path.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_sample_is_told_as_on_disk(server: S3Server, tmp_path: Path, sample: str) -> None:
     place = copy_sample(sample, tmp_path)
