@@ -93,7 +93,8 @@ def test_a_drill_form_reads_without_scripts_under_a_heading_for_each_kind(scene:
         re.sub(r"<[^>]+>", "", part.split("</legend>")[0]): set(re.findall(r'name="(\w+)"', part))
         for part in html.split("<legend>")[1:]
     }
-    assert groups["Plan"] == {"run", "name", "cron", "time_zone", "missed", "enabled"}
+    times = {"cron", "time_zone", "missed", "start_window_seconds", "smear_seconds", "overlap"}
+    assert groups["Plan"] == {"run", "name", "enabled", *times}
     assert groups["Drill"] == {"kind", "objective_seconds"}
     assert groups["Clients of a herd"] == {"ladder"}
     assert groups["Fault of a failover"] == {"fault", "signal_name", "worker_rank", "link"}
