@@ -117,8 +117,8 @@ def test_unknown_loaders_and_halves_of_a_checkpoint_are_refused(checkpoint: Path
     assert _compare(checkpoint, " , ").exit_code == 2
 
 
-def test_no_agent_ever_compares() -> None:
-    assert not [kind for kind in TaskKind if "compare" in kind.value]
+def test_an_agent_compares_only_with_the_loader_that_its_administrator_named() -> None:
+    assert [kind for kind in TaskKind if "compare" in kind.value] == [TaskKind.LOADER_COMPARE]
     assert SECONDS_PER_LOADER > 0 and set(INSTALL) == {"torch", "torch_mmap", "dcp", "safetensors", "plain"}
 
 
