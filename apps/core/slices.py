@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,6 +21,9 @@ STEP_SECONDS = 5.0
 """After each the cursor is saved, and the row is asked whether the work is still wanted."""
 LEASE = timedelta(seconds=120)
 """Longer than a Celery task may live: a second worker takes over only from a dead one."""
+
+_SLACK = timedelta(minutes=1)
+"""Between the clocks of hosts."""
 
 _C = TypeVar("_C", bound=msgspec.Struct)
 
@@ -42,20 +45,32 @@ class StepControl(JobControl):
             raise StepEnded("the step's time is over")
 
 
-def take_lease(row: Sliced, **states: Any) -> bool:
+def is_free(now: datetime, lease: timedelta = LEASE) -> Q:
+    """Nobody holds the lease. One that ends later than any lease can was written before the clock went back."""
+    return Q(lease_expires_at=None) | Q(lease_expires_at__lte=now) | Q(lease_expires_at__gt=now + lease + _SLACK)
+
+
+def is_due(now: datetime, longest_wait: timedelta) -> Q:
+    """Its next attempt is due, or was set before the clock went back: nothing waits longer than `longest_wait`."""
+    return Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=now + longest_wait + _SLACK)
+
+
+def take_lease(row: Sliced, *, lease: timedelta = LEASE, **states: Any) -> bool:
     """Keep other workers out for a while; False when one is at it, or the row is not as `states` says any more."""
     now, token = timezone.now(), new_id("lse")
-    free = type(row)._default_manager.filter(Q(lease_expires_at=None) | Q(lease_expires_at__lte=now), pk=row.pk)
-    taken = free.filter(**states).update(lease_expires_at=now + LEASE, lease_token=token, next_attempt_at=now + LEASE)
+    free = type(row)._default_manager.filter(is_free(now, lease), pk=row.pk, **states)
+    taken = free.update(lease_expires_at=now + lease, lease_token=token, next_attempt_at=now + lease)
     row.lease_token = token
     return taken == 1
 
 
 def give_lease_back(row: Sliced, *, again: bool) -> None:
-    """`again`: any worker may take the next turn at once."""
+    """`again`: any worker may take the next turn at once, unless the row waits for none any more."""
     mine = type(row)._default_manager.filter(pk=row.pk, lease_token=row.lease_token)
     changes: dict[str, Any] = {"lease_expires_at": None, "lease_token": ""}
-    mine.update(**changes, **({"next_attempt_at": timezone.now()} if again else {}))
+    if again and mine.exclude(next_attempt_at=None).update(**changes, next_attempt_at=timezone.now()):
+        return
+    mine.update(**changes)
 
 
 def is_mine(row: Sliced, **states: Any) -> bool:
@@ -68,20 +83,28 @@ def is_mine(row: Sliced, **states: Any) -> bool:
 
 def load_cursor(owner_id: str, kind: type[_C]) -> _C:
     """How far it is; a new one where nothing was begun, or what was saved cannot be read."""
-    row = WorkCursor.objects.filter(pk=owner_id).first()
+    return unpacked(WorkCursor.objects.filter(pk=owner_id).first(), kind)
+
+
+def save_cursor(owner_id: str, cursor: msgspec.Struct) -> None:
+    """Only for whoever holds the lease."""
+    WorkCursor.objects.update_or_create(owner_id=owner_id, defaults=packed(cursor))
+
+
+def forget_cursor(owner_id: str) -> None:
+    WorkCursor.objects.filter(pk=owner_id).delete()
+
+
+def packed(cursor: msgspec.Struct) -> dict[str, Any]:
+    """The columns of a row that keeps it."""
+    return {"body": zlib.compress(msgspec.json.encode(cursor), 1), "saved_at": timezone.now()}
+
+
+def unpacked(row: Any, kind: type[_C]) -> _C:
+    """What such a row keeps; a new one where there is no row, or what it has cannot be read."""
     if row is None:
         return kind()
     try:
         return msgspec.json.decode(zlib.decompress(bytes(row.body)), type=kind)
     except (zlib.error, msgspec.DecodeError, ValueError):
         return kind()
-
-
-def save_cursor(owner_id: str, cursor: msgspec.Struct) -> None:
-    """Only for whoever holds the lease."""
-    body = zlib.compress(msgspec.json.encode(cursor), 1)
-    WorkCursor.objects.update_or_create(owner_id=owner_id, defaults={"body": body, "saved_at": timezone.now()})
-
-
-def forget_cursor(owner_id: str) -> None:
-    WorkCursor.objects.filter(pk=owner_id).delete()

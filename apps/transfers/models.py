@@ -7,6 +7,7 @@ from muster_agent.decide.retention import DEFAULT_KEEP_NEWEST
 
 from apps.checkpoints.models import Checkpoint, Manifest, Placement, TrainingRun
 from apps.core.fields import IdField
+from apps.core.models import Sliced
 from apps.fleet.models import Agent, Cluster
 from apps.storage.models import StorageTier
 
@@ -125,7 +126,7 @@ class Migration(models.Model):
         return f"{self.pk} of {self.policy_id}"
 
 
-class Transfer(models.Model):
+class Transfer(Sliced):
     """The copy, proof, switch and retirement of one placement; or only some of these, by its kind."""
 
     class Kind(models.TextChoices):
@@ -189,10 +190,6 @@ class Transfer(models.Model):
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    next_attempt_at = models.DateTimeField(null=True)
-    lease_expires_at = models.DateTimeField(null=True)
-    lease_token = models.CharField(max_length=40, blank=True)
-    """Who holds the lease; a slice that finds another one stops."""
 
     class Meta:
         constraints = [

@@ -17,6 +17,7 @@ from muster_agent.jobs.copy_trouble import CopyTrouble
 
 from apps.core.dispatch import enqueue
 from apps.core.errors import ApplicationError
+from apps.core.slices import give_lease_back
 from apps.transfers import at_agents, outcomes, slices
 from apps.transfers.facts import FINISHED
 from apps.transfers.models import Transfer
@@ -56,7 +57,7 @@ def work(transfer_id: str) -> None:
     try:
         again = at_agents.work(transfer) if transfer.agent_id is not None else _work_here(transfer)
     finally:
-        slices.give_lease_back(transfer, again=again)
+        give_lease_back(transfer, again=again)
     if again:
         enqueue(SLICE, transfer_id=transfer.pk)
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
 from django.conf import settings
 from django.db.models import Q
-from django.utils import timezone
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.protocol.copies import CopyCursor
 
-from apps.core.ids import new_id
+from apps.core import slices
 from apps.core.wakeups import announce
 from apps.transfers.models import Transfer, TransferCursor
 
 NOTE_SECONDS = 1.0
 LONGEST_WAIT = timedelta(hours=1)
-_SLACK = timedelta(minutes=1)
-"""Between the clocks of hosts."""
 
 
 class SliceEnded(Cancelled):
@@ -83,34 +78,22 @@ def add_seconds(transfer: Transfer, column: str, seconds: float) -> None:
 
 
 def is_free(now: datetime) -> Q:
-    """Nobody holds the lease. One that ends later than any lease can was written before the clock went back."""
-    impossible = now + timedelta(seconds=settings.TRANSFER_LEASE_SECONDS) + _SLACK
-    return Q(lease_expires_at=None) | Q(lease_expires_at__lte=now) | Q(lease_expires_at__gt=impossible)
+    """No worker or agent is at it."""
+    return slices.is_free(now, _lease())
 
 
 def is_time(now: datetime) -> Q:
-    """Its next attempt is due, or was set before the clock went back."""
-    return Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=now + LONGEST_WAIT + _SLACK)
+    """Its next attempt is due."""
+    return slices.is_due(now, LONGEST_WAIT)
 
 
 def take_lease(transfer: Transfer) -> bool:
     """Keep other workers out for a while; False when one is at it."""
-    now, token = timezone.now(), new_id("lse")
-    until = now + timedelta(seconds=settings.TRANSFER_LEASE_SECONDS)
-    free = Transfer.objects.filter(is_free(now), pk=transfer.pk, state=transfer.state)
-    taken = free.update(lease_expires_at=until, lease_token=token, next_attempt_at=until)
-    transfer.lease_token = token
-    return taken == 1
+    return slices.take_lease(transfer, lease=_lease(), state=transfer.state)
 
 
-def give_lease_back(transfer: Transfer, *, again: bool) -> None:
-    """`again`: any worker may take the next slice at once."""
-    mine = Transfer.objects.filter(pk=transfer.pk, lease_token=transfer.lease_token)
-    mine.update(lease_expires_at=None, lease_token="")
-    if again:
-        Transfer.objects.filter(pk=transfer.pk, lease_expires_at=None).exclude(next_attempt_at=None).update(
-            next_attempt_at=timezone.now()
-        )
+def _lease() -> timedelta:
+    return timedelta(seconds=settings.TRANSFER_LEASE_SECONDS)
 
 
 def _mine(transfer: Transfer) -> Any:
@@ -119,21 +102,14 @@ def _mine(transfer: Transfer) -> Any:
 
 def load_cursor(transfer: Transfer) -> CopyCursor:
     """How far it is; an empty one where nothing was begun, or what was saved cannot be read."""
-    row = TransferCursor.objects.filter(transfer=transfer).first()
-    if row is None:
-        return CopyCursor()
-    try:
-        return msgspec.json.decode(zlib.decompress(bytes(row.body)), type=CopyCursor)
-    except (zlib.error, msgspec.DecodeError, ValueError):
-        return CopyCursor()
+    return slices.unpacked(TransferCursor.objects.filter(transfer=transfer).first(), CopyCursor)
 
 
 def save_cursor(transfer: Transfer, cursor: CopyCursor) -> None:
     """Only while the lease is held: a slow worker must not overwrite what a later one knows."""
     if not Transfer.objects.filter(pk=transfer.pk, lease_token=transfer.lease_token).exists():
         return
-    body = zlib.compress(msgspec.json.encode(cursor), 1)
-    TransferCursor.objects.update_or_create(transfer=transfer, defaults={"body": body, "saved_at": timezone.now()})
+    TransferCursor.objects.update_or_create(transfer=transfer, defaults=slices.packed(cursor))
     Transfer.objects.filter(pk=transfer.pk).update(**progress_of(cursor))
 
 
