@@ -280,6 +280,7 @@ class DrillStep(models.Model):
     detail = models.JSONField(default=dict)
 
     class Meta:
+        ordering = ["order"]
         constraints = [models.UniqueConstraint(fields=["drill", "order"], name="step_order_in_drill")]
 
     def __str__(self) -> str:
@@ -323,6 +324,7 @@ class DrillRung(models.Model):
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
+        ordering = ["order"]
         constraints = [models.UniqueConstraint(fields=["drill", "order"], name="rung_order_in_drill")]
 
     def __str__(self) -> str:

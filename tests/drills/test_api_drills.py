@@ -14,7 +14,7 @@ from drill_agents import Yard, advanced, run_to_end
 from rest_framework.test import APIClient
 
 from apps.accounts.models import Role
-from apps.drills.models import Drill, DrillPlan, PlanOccurrence
+from apps.drills.models import Drill, DrillPlan, DrillRung, DrillStep, PlanOccurrence
 from apps.fleet.models import ClusterGrant
 
 pytestmark = pytest.mark.django_db
@@ -64,6 +64,16 @@ def test_a_drill_is_started_followed_and_read_back(yard: Yard) -> None:
         (number, [number], f"gpu-{number + 1}") for number in range(4)
     ][::1]
     assert all(row["effective"].startswith("host_") and row["verified"] for row in ranks["items"])
+
+
+def test_rounds_and_steps_are_told_in_their_order_whatever_the_database_gives_first(yard: Yard) -> None:
+    drill = Drill.objects.create(cluster=yard.cluster, run=yard.run, kind="herd", created_at=timezone.now())
+    for order in (2, 0, 1):
+        DrillRung.objects.create(drill=drill, order=order, client_count=order + 1)
+        DrillStep.objects.create(drill=drill, order=order, what=f"step-{order}", began_at=timezone.now())
+    body = client().get(f"/api/v1/drills/{drill.pk}").json()
+    assert [rung["client_count"] for rung in body["rungs"]] == [1, 2, 3]
+    assert [step["what"] for step in body["steps"]] == ["step-0", "step-1", "step-2"]
 
 
 def test_the_list_is_narrowed_by_run_state_outcome_and_kind(yard: Yard) -> None:
