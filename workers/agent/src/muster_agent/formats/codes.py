@@ -244,6 +244,11 @@ CODES: dict[str, Code] = {
         "A large file lies on few storage targets, which limits how fast it can be read.",
         "Set a wider stripe on the run's folder before the next save.",
     ),
+    "target_full": Code(
+        _WARNING,
+        "A storage target has less room than one file of the last save put onto one, so the next save may fail there.",
+        "Move files off that target (`lfs_migrate`), or set a stripe or pool that leaves it out, before the next save.",
+    ),
 }
 
 

@@ -17,7 +17,7 @@ from muster_agent.formats.evidence import Memory
 from muster_agent.formats.finder import Finder
 from muster_agent.formats.folder import PosixTree
 from muster_agent.formats.object_store import ObjectStore
-from muster_agent.formats.places import is_bucket
+from muster_agent.formats.places import is_bucket, resolved
 from muster_agent.formats.pointer_findings import pointer_findings
 from muster_agent.formats.root import RootUnreadable, check_folder, check_holds_files, check_mount, root_place
 from muster_agent.formats.rules import Rule, judged, rules_at
@@ -26,9 +26,11 @@ from muster_agent.formats.scan_progress import ScanProgress
 from muster_agent.formats.scan_reading import Counts, Enough, Reading
 from muster_agent.formats.sibling_parts import with_a_second, without_parts
 from muster_agent.formats.storage_clock import LOCAL, Clock, storage_clock
+from muster_agent.formats.target_space import target_findings
 from muster_agent.formats.verdict import LEAST_GRACE_SECONDS, AgeLimit
 from muster_agent.jobs.control import JobControl
 from muster_agent.probes.filesystem import read_file_system
+from muster_agent.probes.lustre_space import read_target_spaces
 
 __all__ = ["Enough", "Inventory", "RootUnreadable", "inventory"]
 
@@ -102,7 +104,12 @@ def inventory(  # noqa: PLR0913 - each is a choice of its own, and all are named
     return Inventory(
         checkpoints=tuple(checkpoints),
         pointers=tuple(walk.pointers),
-        findings=(*_bucket_findings(tree), *walk.findings, *pointer_findings(walk.pointers, checkpoints, place)),
+        findings=(
+            *_bucket_findings(tree),
+            *walk.findings,
+            *pointer_findings(walk.pointers, checkpoints, place),
+            *_space_findings(place, checkpoints),
+        ),
         entries=reading.counts.entries,
         unchanged=reading.counts.unchanged,
         sealed=frozenset(reading.sealed),
@@ -134,6 +141,10 @@ def _clock(tree: PosixTree | S3Tree, place: str) -> Clock:
 
 def _bucket_findings(tree: PosixTree | S3Tree) -> Sequence[Finding]:
     return tree.findings if isinstance(tree, S3Tree) else ()
+
+
+def _space_findings(place: str, checkpoints: Sequence[ShardMap]) -> Sequence[Finding]:
+    return () if is_bucket(place) else target_findings(place, checkpoints, read_target_spaces(resolved(place)))
 
 
 def _newest_first(shard_map: ShardMap) -> tuple[int, str, str]:
