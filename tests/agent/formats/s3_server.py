@@ -30,12 +30,22 @@ class Stored:
     """Headers that an answer to HEAD has where sums were asked for."""
     part_sums: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     """(size, such headers) of each part."""
+    sent: bytes | None = None
+    """What was uploaded, by which the ETag goes, where the bytes have changed since."""
+    more: dict[str, str] = field(default_factory=dict)
+    """Further headers of an answer to HEAD."""
 
     @property
     def etag(self) -> str:
+        if self.part_sums:
+            at, digests = 0, b""
+            for size, _ in self.part_sums:
+                digests += hashlib.md5((self.sent or self.data)[at : at + size], usedforsecurity=False).digest()
+                at += size
+            return f'"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(self.part_sums)}"'
         if self.parts:
             return f'"{"0" * 32}-{self.parts}"'
-        return f'"{hashlib.md5(self.data, usedforsecurity=False).hexdigest()}"'
+        return f'"{hashlib.md5(self.sent or self.data, usedforsecurity=False).hexdigest()}"'
 
 
 @dataclass
@@ -92,6 +102,7 @@ class Handler(BaseHTTPRequestHandler):
         size, sums = one.part_sums[int(number[0]) - 1] if number else (len(one.data), one.sums)
         self.store.requests.append(f"head {key}")
         headers = {"ETag": one.etag, "Content-Length": str(size), "x-amz-mp-parts-count": str(len(one.part_sums))}
+        headers.update(one.more)
         self.answer(200, b"", {**headers, **(sums if self.headers.get("x-amz-checksum-mode") == "ENABLED" else {})})
 
     def date_time_string(self, timestamp: float | None = None) -> str:

@@ -1,4 +1,4 @@
-"""The check sums that a bucket keeps are held against the bytes before those are sealed; ETags never are."""
+"""The check sums that a bucket keeps are held against the bytes before those are sealed; ETags only speak for them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from muster_agent.storage.s3_sums import MAX_PARTS, Head, sums_of
 from tests.agent.checkpoint_factory import write_checkpoint
 from tests.agent.formats.s3_server import S3Server, Stored
 
+DATA = Path(__file__).parents[2] / "data"
 PREFIX = "run/step-00000010"
 SHARD = "rank-00000-of-00001.safetensors"
 PLACE = f"s3://bucket/{PREFIX}"
@@ -98,9 +99,74 @@ def test_a_checkpoint_without_a_seal_is_held_against_what_its_bucket_keeps(serve
     stored = shard_of(server)
     stored.sums = {"x-amz-checksum-sha256": CODED["sha256"](stored.data)}
     done = check_own_sums(PLACE, store=connect(server.url))
-    assert (done.findings, done.checked_bytes) == ((), len(stored.data))
+    assert (done.findings, done.checked_bytes) == ((), done.total_bytes)
     stored.data = b"\0" * 8 + stored.data[8:]
     assert "digest_mismatch" in [one.code for one in check_own_sums(PLACE, store=connect(server.url)).findings]
+
+
+MIB = 1 << 20
+
+
+def cut_as_uploaded(stored: Stored, sizes: list[int]) -> None:
+    stored.part_sums = [(size, {}) for size in sizes]
+
+
+def test_the_etag_of_an_upload_in_parts_is_made_of_their_md5s_and_then_proves_the_bytes(
+    server: S3Server, tmp_path: Path
+) -> None:
+    """As boto3 sends 9 MiB: 8 MiB and the rest. The MD5 of the whole object is another one."""
+    server.store.put_folder(write_checkpoint(tmp_path / "large", 20, world_size=1, rank_bytes=9 * MIB), "large/step-20")
+    stored = server.store.objects[f"large/step-20/{SHARD}"]
+    cut_as_uploaded(stored, [8 * MIB, len(stored.data) - 8 * MIB])
+    parts = stored.data[: 8 * MIB], stored.data[8 * MIB :]
+    digests = b"".join(hashlib.md5(part, usedforsecurity=False).digest() for part in parts)
+    assert stored.etag == f'"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-2"'
+    done = check_own_sums("s3://bucket/large/step-20", store=connect(server.url))
+    assert (done.findings, done.checked_bytes) == ((), done.total_bytes)
+
+
+def test_an_object_sent_whole_agrees_with_its_plain_md5(server: S3Server) -> None:
+    done = check_own_sums(PLACE, store=connect(server.url))
+    assert (done.findings, done.checked_bytes) == ((), done.total_bytes)
+
+
+@pytest.mark.parametrize("sizes", [[], [400_000, 400_000]])
+def test_an_etag_that_differs_is_no_damage_and_proves_nothing(server: S3Server, sizes: list[int]) -> None:
+    """It may be of a store that makes others. That the bytes changed only a seal or a real check sum can say."""
+    stored = shard_of(server)
+    if sizes:
+        cut_as_uploaded(stored, [*sizes, len(stored.data) - sum(sizes)])
+    stored.sent = stored.data
+    stored.data = stored.data[:-1] + bytes([stored.data[-1] ^ 1])
+    done = check_own_sums(PLACE, store=connect(server.url))
+    assert done.findings == ()
+    assert done.checked_bytes == done.total_bytes - len(stored.data)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"x-amz-server-side-encryption": "aws:kms"},
+        {"x-amz-server-side-encryption-customer-algorithm": "AES256"},
+        {"x-amz-mp-parts-count": "3"},
+    ],
+)
+def test_an_etag_that_cannot_be_made_again_is_not_compared(server: S3Server, more: dict[str, str]) -> None:
+    """An encrypted object's is no MD5; and a store that does not say how the upload was cut leaves it open."""
+    stored = shard_of(server)
+    cut_as_uploaded(stored, [500_000, len(stored.data) - 500_000])
+    stored.more = more
+    done = check_own_sums(PLACE, store=connect(server.url))
+    assert (done.findings, done.checked_bytes) == ((), done.total_bytes - len(stored.data))
+
+
+def test_an_etag_never_stands_in_for_the_sums_of_the_format(server: S3Server, tmp_path: Path) -> None:
+    """A zip's own CRC-32 can say that bytes are wrong, which an ETag cannot."""
+    data = bytearray((DATA / "torch" / "zip.pt").read_bytes())
+    data[len(data) // 2] ^= 1
+    server.store.put("lone/step-5.pt", bytes(data), server.store.objects[f"{PREFIX}/{SHARD}"].unix_seconds)
+    done = check_own_sums("s3://bucket/lone/step-5.pt", store=connect(server.url))
+    assert [one.code for one in done.findings] == ["digest_mismatch"]
 
 
 @pytest.mark.parametrize(

@@ -72,9 +72,9 @@ class ObjectStore(Protocol):
         """Exactly that range of the object, and its ETag. An empty `etag` stands for any."""
         ...
 
-    def sums(self, bucket: str, key: str, etag: str) -> list[RecordedSum]:
+    def sums(self, bucket: str, key: str, etag: str, *, or_etag: bool = False) -> list[RecordedSum]:
         """The check sums that the store keeps of the object with that ETag, or of its parts; nothing where it keeps
-        none that are known here."""
+        none that are known here, or then, with `or_etag`, that ETag where it may be one."""
         ...
 
     def write(self, bucket: str, key: str, data: bytes, *, only_new: bool) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -70,6 +70,39 @@ class Crc32c:
         return f"{self._value:08x}"
 
 
+class PartsMd5:
+    """What object stores call the ETag of an upload in parts of these sizes: the MD5 of the parts' MD5s and their
+    number; the plain MD5 for `(size,)`, an object that was sent whole. See `Hasher`."""
+
+    def __init__(self, part_bytes: Sequence[int], *, in_parts: bool) -> None:
+        self._left = list(reversed(part_bytes))
+        self._count, self._in_parts = len(part_bytes), in_parts
+        self._parts: list[bytes] = []
+        self._part = hashlib.md5(usedforsecurity=False)
+
+    def update(self, data: memoryview, /) -> None:
+        while len(data):
+            taken = min(len(data), self._left[-1])
+            self._part.update(data[:taken])
+            data = data[taken:]
+            self._left[-1] -= taken
+            if not self._left[-1]:
+                self._left.pop()
+                self._parts.append(self._part.digest())
+                self._part = hashlib.md5(usedforsecurity=False)
+
+    def hexdigest(self) -> str:
+        if not self._in_parts:
+            return self._parts[0].hex()
+        return f"{hashlib.md5(b''.join(self._parts), usedforsecurity=False).hexdigest()}-{self._count}"
+
+
+def _hasher(recorded: RecordedSum) -> Hasher:
+    if recorded.part_bytes:
+        return PartsMd5(recorded.part_bytes, in_parts="-" in recorded.expected)
+    return HASHERS[recorded.algorithm]()
+
+
 HASHERS: dict[str, Callable[[], Hasher]] = {
     "crc32": Crc32,
     "crc32c": Crc32c,
@@ -104,7 +137,7 @@ class SumChecker:
         begin, end = self._at, self._at + len(data)
         while self._waiting and self._waiting[-1].begin < end:
             recorded = self._waiting.pop()
-            self._open.append((recorded, HASHERS[recorded.algorithm]()))
+            self._open.append((recorded, _hasher(recorded)))
         still_open = []
         for recorded, hasher in self._open:
             hasher.update(data[max(recorded.begin - begin, 0) : recorded.end - begin])
@@ -116,6 +149,8 @@ class SumChecker:
         self._at = end
 
     def _compare(self, recorded: RecordedSum, actual: str) -> None:
+        if recorded.part_bytes and actual != recorded.expected:
+            return
         self.checked_bytes += recorded.end - recorded.begin
         if actual == recorded.expected or len(self.findings) >= _MAX_LISTED:
             return

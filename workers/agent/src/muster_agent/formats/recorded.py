@@ -11,13 +11,15 @@ from muster_agent.formats.tree import Opened
 
 class RecordedSum(NamedTuple):
     """Bytes [begin, end) of a shard must have the check sum `expected` (lower-case hex) of the kind `algorithm`. `what`
-    names them in findings."""
+    names them in findings. `part_bytes` are the sizes of the parts that an ETag is made of: one that agrees proves the
+    bytes, one that differs proves nothing, since stores and encryption make others."""
 
     begin: int
     end: int
     algorithm: str
     expected: str
     what: str
+    part_bytes: tuple[int, ...] = ()
 
 
 Open = Callable[[str], Opened]

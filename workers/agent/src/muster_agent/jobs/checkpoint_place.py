@@ -80,8 +80,11 @@ class CheckpointPlace(Protocol):
         """For a few small reads. Raises OSError."""
         ...
 
-    def stored_sums(self, shards: Sequence[StatedShard]) -> Mapping[str, Sequence[RecordedSum]]:
-        """By path, the check sums that the storage itself keeps since the shards were written. Raises nothing."""
+    def stored_sums(
+        self, shards: Sequence[StatedShard], *, or_etags: bool = False
+    ) -> Mapping[str, Sequence[RecordedSum]]:
+        """By path, the check sums that the storage itself keeps since the shards were written; with `or_etags` the
+        ETags of others, which cost their MD5. Raises nothing."""
         ...
 
     def reads(self) -> AbstractContextManager[OpenShard]:
@@ -120,7 +123,9 @@ class PosixPlace:
     def open_file(self, stated: StatedShard) -> Opened:
         return POSIX.open(stated.location)
 
-    def stored_sums(self, shards: Sequence[StatedShard]) -> Mapping[str, Sequence[RecordedSum]]:
+    def stored_sums(
+        self, shards: Sequence[StatedShard], *, or_etags: bool = False
+    ) -> Mapping[str, Sequence[RecordedSum]]:
         return {}
 
     def reads(self) -> AbstractContextManager[OpenShard]:
@@ -182,15 +187,18 @@ class BucketPlace:
     def open_file(self, stated: StatedShard) -> Opened:
         return self.tree.open_seen(stated.location, stated.etag)
 
-    def stored_sums(self, shards: Sequence[StatedShard]) -> Mapping[str, Sequence[RecordedSum]]:
+    def stored_sums(
+        self, shards: Sequence[StatedShard], *, or_etags: bool = False
+    ) -> Mapping[str, Sequence[RecordedSum]]:
         with ThreadPoolExecutor(_ASKERS, thread_name_prefix="muster-sums") as pool:
-            return dict(zip((one.path for one in shards), pool.map(self._sums, shards), strict=True))
+            found = pool.map(lambda one: self._sums(one, or_etag=or_etags), shards)
+            return dict(zip((one.path for one in shards), found, strict=True))
 
-    def _sums(self, stated: StatedShard) -> Sequence[RecordedSum]:
+    def _sums(self, stated: StatedShard, *, or_etag: bool) -> Sequence[RecordedSum]:
         if not stated.size_bytes:
             return ()
         try:
-            return self._store.sums(self.tree.bucket, bucket_and_key(stated.location)[1], stated.etag)
+            return self._store.sums(self.tree.bucket, bucket_and_key(stated.location)[1], stated.etag, or_etag=or_etag)
         except OSError:
             return ()
 

@@ -89,7 +89,9 @@ class GivenPlace:
         """See `CheckpointPlace`."""
         raise OSError(errno.EOPNOTSUPP, "its objects are only read as shards")
 
-    def stored_sums(self, shards: Sequence[StatedShard]) -> Mapping[str, Sequence[RecordedSum]]:
+    def stored_sums(
+        self, shards: Sequence[StatedShard], *, or_etags: bool = False
+    ) -> Mapping[str, Sequence[RecordedSum]]:
         """See `CheckpointPlace`: the given URLs do not tell them."""
         return {}
 

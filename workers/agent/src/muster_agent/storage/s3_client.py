@@ -20,7 +20,7 @@ from muster_agent.storage.addresses import VARIABLE, AddressRefused, Networks, a
 from muster_agent.storage.s3_guard import judge_connections
 from muster_agent.storage.s3_listing import list_below, list_in_turn
 from muster_agent.storage.s3_pages import Page, page_of, take_raw, unix_ns
-from muster_agent.storage.s3_sums import Head, sums_of
+from muster_agent.storage.s3_sums import Head, etag_of, sums_of
 
 ATTEMPTS = 6
 FIRST_WAIT_SECONDS = 0.2
@@ -152,14 +152,18 @@ class S3Store:
 
         return self._tried(get)
 
-    def sums(self, bucket: str, key: str, etag: str) -> list[RecordedSum]:
+    def sums(self, bucket: str, key: str, etag: str, *, or_etag: bool = False) -> list[RecordedSum]:
         """See `ObjectStore.sums`."""
         asked = {"Bucket": bucket, "Key": key, "ChecksumMode": "ENABLED", **({"IfMatch": etag} if etag else {})}
 
         def head(**more: Any) -> Head:
             return self._tried(lambda: self._client.head_object(**asked, **more))
 
-        return sums_of(head(), lambda number: head(PartNumber=number))
+        def part(number: int) -> Head:
+            return head(PartNumber=number)
+
+        whole = head()
+        return sums_of(whole, part) or (etag_of(whole, part) if or_etag else [])
 
     def write(self, bucket: str, key: str, data: bytes, *, only_new: bool) -> str:
         """See `ObjectStore.write`. The store compares the body with its MD5, which every store does, before it keeps

@@ -1,13 +1,15 @@
 """The check sums that an object store keeps of an object since it was written (`x-amz-checksum-*`). Pure.
 
 They come whole (`FULL_OBJECT`) or by the parts of the upload (`COMPOSITE`). An ETag is no such sum: of an upload in
-parts it is made of the parts' sums, and of an encrypted object, or at other stores, it is anything.
+parts it is made of the parts' MD5s, and of an encrypted object, or at other stores, it is anything. Where the sizes of
+the parts are told, one that agrees proves the bytes all the same.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,6 +36,31 @@ def sums_of(head: Head, part: Callable[[int], Head]) -> list[RecordedSum]:
     if head.get("ChecksumType") == "COMPOSITE" or any("-" in str(head.get(name, "")) for name in _KNOWN):
         return _by_parts(size_bytes, part)
     return _sums_in(head, 0, size_bytes, "the whole object")
+
+
+def etag_of(head: Head, part: Callable[[int], Head]) -> list[RecordedSum]:
+    """The ETag as a sum that proves the bytes where it agrees, and nothing where it does not. Nothing where the store
+    does not say how large the parts were, or says that the object is encrypted with a key of somebody's own."""
+    match = _ETAG.fullmatch(str(head.get("ETag", "")))
+    is_plain = head.get("ServerSideEncryption", "AES256") == "AES256" and "SSECustomerAlgorithm" not in head
+    sizes = _part_sizes(head, int(match[2] or 0), part) if match and is_plain else []
+    if match is None or not sizes or 0 in sizes or sum(sizes) != head.get("ContentLength"):
+        return []
+    return [RecordedSum(0, sum(sizes), "etag", match[0].strip('"'), "the whole object", tuple(sizes))]
+
+
+_ETAG = re.compile(r'"?([0-9a-f]{32})(?:-(\d{1,5}))?"?', re.ASCII)
+
+
+def _part_sizes(head: Head, count: int, part: Callable[[int], Head]) -> list[int]:
+    if not count:
+        return [head.get("ContentLength", 0)]
+    if count > MAX_PARTS:
+        return []
+    first = part(1)
+    if first.get("PartsCount") != count:
+        return []
+    return [first.get("ContentLength", 0), *(part(one).get("ContentLength", 0) for one in range(2, count + 1))]
 
 
 def _by_parts(size_bytes: int, part: Callable[[int], Head]) -> list[RecordedSum]:
