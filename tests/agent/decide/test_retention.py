@@ -118,6 +118,15 @@ def test_what_is_newer_than_the_latest_verified_stays() -> None:
     assert acted(found) == {} and "newer than step 100" in why(found, "nvme-200")
 
 
+@pytest.mark.parametrize("status", ["in_progress", "incomplete", "uncommitted", "corrupt", "unreadable"])
+def test_saves_that_did_not_end_take_no_place_of_those_that_are_kept(status: str) -> None:
+    """Two that were abandoned, or are still being written, beside the only whole one: it stays, and so do they."""
+    unfinished = [copy(step, status=status, trust=Trust.LISTED, resumable=False) for step in (20, 30)]
+    found = ask(copy(10), *unfinished, keep_newest=2)
+    assert acted(found) == {}
+    assert f"it is {status}" in why(found, "nvme-20")
+
+
 def test_a_training_that_went_back_keeps_its_newest_saves() -> None:
     again = [copy(step, age_seconds=(50 - step) * 60.0) for step in (10, 20, 30)]
     found = ask(*STEPS, *again)

@@ -13,6 +13,8 @@ from muster_agent.formats.base import ShardMap, Status
 from muster_agent.formats.s3_tree import S3Tree
 from muster_agent.formats.walk import Inventory, RootUnreadable, inventory
 from muster_agent.jobs.scan_cache import ScanCache
+from muster_agent.jobs.seal import seal
+from muster_agent.jobs.verify import verify
 from muster_agent.storage import s3_client
 from muster_agent.storage.s3_client import S3Store, connect
 
@@ -157,6 +159,21 @@ def test_markers_of_folders_are_no_files(server: S3Server, tmp_path: Path) -> No
         server.store.put(key, b"", time.time() - DAY)
     on_disk, in_bucket = on_disk_and_in_bucket(server, place)
     assert in_bucket == on_disk
+
+
+def test_a_mirror_that_lost_the_markers_of_folders_holds_the_same_checkpoint(server: S3Server, tmp_path: Path) -> None:
+    """What was sealed in the one place is proven in the other, and neither listing has a file more."""
+    place = copy_sample("bytecheckpoint/global_step_5", tmp_path)
+    for mirror in ("here", "there"):
+        server.store.put_folder(place, f"{mirror}/global_step_5")
+    for key in ("here/", "here/global_step_5/", "here/global_step_5/model/", "here/global_step_5/loader/"):
+        server.store.put(key, b"", time.time() - DAY)
+    here, there = (only(scan(server, f"s3://bucket/{mirror}")) for mirror in ("here", "there"))
+    assert (here.status, here.shards, codes(here)) == (there.status, there.shards, codes(there))
+    store = connect(server.url)
+    manifest = seal("s3://bucket/here/global_step_5", write_beside=False, store=store).manifest
+    assert manifest is not None
+    assert verify("s3://bucket/there/global_step_5", manifest, store=store).verified is True
 
 
 def test_keys_with_an_empty_part_are_told_and_never_merged(server: S3Server) -> None:

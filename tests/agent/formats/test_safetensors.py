@@ -5,9 +5,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from muster_agent.formats.base import Role, ShardMap, Status
-from muster_agent.formats.detect import read_checkpoint
+from muster_agent.formats.detect import inventory, read_checkpoint
 
 from tests.agent.checkpoint_factory import safetensors_bytes
 from tests.agent.formats.damage import age
@@ -195,3 +196,21 @@ def test_a_model_beside_files_that_are_not_read_is_not_called_complete(tmp_path:
     found = read(folder)
     assert (found.status, found.resumable) == (Status.UNKNOWN, False)
     assert "optimizer.bin" in found.not_resumable_reasons[1]
+
+
+def test_names_of_tensors_are_kept_to_the_byte_also_where_two_look_alike(tmp_path: Path) -> None:
+    """A line end, an emoji, and one word in two Unicode forms: two tensors, and JSON that stays one line."""
+    names = [
+        "model.a\nb",
+        "model.\N{ROCKET}",
+        "model.caf\N{LATIN SMALL LETTER E WITH ACUTE}",
+        "model.cafe\N{COMBINING ACUTE ACCENT}",
+    ]
+    folder = tmp_path / "run \u6a21\u578b" / "checkpoint-5"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(safetensors_bytes({name: b"abcd" for name in names}))
+    found = read_checkpoint(folder)
+    assert sorted(one.name for one in found.tensors) == sorted(names) and found.status is Status.COMPLETE
+    assert b"\n" not in msgspec.json.encode(found)
+    (listed,) = inventory(tmp_path).checkpoints
+    assert (listed.path, listed.run) == (str(folder), "run \u6a21\u578b")

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import os
+import struct
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.detect import inventory, read_checkpoint
+from muster_agent.jobs.own_sums import check_own_sums
+from muster_agent.jobs.seal import seal
 
 from tests.agent.formats.damage import KINDS, age, copy_sample, damage, files_under, written
 from tests.agent.torch_factory import Call, Global, New, Tensor, huge_zip, payload, torch_legacy, torch_zip
@@ -399,3 +404,27 @@ def test_every_file_of_the_samples_is_read() -> None:
         "torchscript.pt",
         "zip.pt",
     ]
+
+
+def test_a_changed_payload_is_whole_to_a_scan_and_damage_to_whoever_reads_every_byte(tmp_path: Path) -> None:
+    """The end record and all sizes are right; only the member's CRC-32 tells, so a scan proves no more than that."""
+    place = copy_sample("torch", tmp_path)
+    file = place / "zip.pt"
+    with zipfile.ZipFile(file) as archive:
+        member = next(one for one in archive.infolist() if one.filename.endswith("/data/0"))
+    data, seen = bytearray(file.read_bytes()), file.stat()
+    begin = payload_of(data, member)
+    data[begin : begin + member.file_size] = bytes(member.file_size)
+    file.write_bytes(data)
+    os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    listed = next(one for one in inventory(place).checkpoints if one.path == str(file))
+    assert listed.status is Status.COMPLETE and not any(one.code == "digest_mismatch" for one in listed.findings)
+    (found,) = check_own_sums(str(file)).findings
+    assert (found.code, found.begin_byte, found.end_byte) == ("digest_mismatch", begin, begin + member.file_size)
+    assert seal(str(file), write_beside=False).manifest is None
+
+
+def payload_of(data: bytes | bytearray, member: zipfile.ZipInfo) -> int:
+    """Where a stored member's bytes begin."""
+    names, extra = struct.unpack_from("<HH", data, member.header_offset + 26)
+    return member.header_offset + 30 + names + extra
