@@ -131,6 +131,22 @@ FORMAT_WORDS: dict[str, FormatWords] = {
         "file of flax", "one msgpack value of arrays, as `save_checkpoint` without Orbax leaves it",
         None, "the value ends exactly at the file's end",
     ),
+    "easylm": FormatWords(
+        "streamed file of EasyLM", "paths of arrays, each with flax's bytes of the array behind it",
+        None, "the last pair ends exactly at the file's end",
+    ),
+    "neuronx": FormatWords(
+        "NeuronX Distributed checkpoint", "files such as `model/dp_rank_00_tp_rank_00_pp_rank_00.pt`",
+        "`done`", "every rank that the names span has its files, and every file is whole",
+    ),
+    "levanter": FormatWords(
+        "Levanter checkpoint", "`metadata.json` with a step and a time beside folders of zarr arrays",
+        "`metadata.json`", "every array has its description, and its chunks have the size that this says",
+    ),
+    "keras": FormatWords(
+        "file of Keras", "HDF5 with the groups that Keras makes, or a `.keras` zip with one inside",
+        None, "the file ends where its own head says, and its groups lead to data inside of it",
+    ),
     "nanotron": FormatWords(
         "Nanotron checkpoint", "`checkpoint_metadata.json` beside `model/`",
         "`checkpoint_metadata.json`", "every rank that the names count has its files, and every file is whole",

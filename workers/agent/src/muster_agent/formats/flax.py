@@ -62,7 +62,7 @@ def read_file(folder: Folder, name: str, with_tensors: bool) -> Draft:
         return draft
     try:
         with folder.open(name) as opened:
-            value = _Skimmer(opened).whole()
+            value = Skimmer(opened).whole()
             draft.step = next((step for key in _STEPS if (step := _integer(opened, value, key)) is not None), None)
     except MsgpackRefused as error:
         code = "shard_truncated" if error.ends_early else "metadata_unreadable"
@@ -77,11 +77,11 @@ def read_file(folder: Folder, name: str, with_tensors: bool) -> Draft:
     if not arrays:
         draft.undecided = f"{name} holds no arrays"
     if with_tensors:
-        draft.tensors.extend(_range(path, array, name) for path, array in arrays)
+        draft.tensors.extend(range_of(path, array, name) for path, array in arrays)
     return draft
 
 
-class _Skimmer(Reader):
+class Skimmer(Reader):
     """Reads the file in windows, and steps over the bytes of arrays."""
 
     def __init__(self, opened: Opened) -> None:
@@ -110,12 +110,13 @@ class _Skimmer(Reader):
         self._step(length)
         if kind not in _ARRAYS:
             return Extension(kind, b"")
-        inside = _Skimmer(self._opened)
+        inside = Skimmer(self._opened)
         inside.at, inside.end = begin, begin + length
-        return _array_of(inside.run())
+        return array_of(inside.run())
 
 
-def _array_of(parts: Any) -> Array:
+def array_of(parts: Any) -> Array:
+    """The array that an extension's parts describe. Raises MsgpackRefused."""
     match parts:
         case [[*shape], str(dtype), range() as place] if all(type(size) is int for size in shape):
             return Array(tuple(shape), dtype, place.start, len(place))
@@ -137,15 +138,17 @@ def _integer(opened: Opened, value: Any, key: str) -> int | None:
     """A counter at the top: a number, or an array of one."""
     held = value.get(key) if isinstance(value, dict) else None
     if isinstance(held, Array):
-        held = int.from_bytes(opened.pread(held.length, held.offset), "little") if _is_counter(held) else None
+        held = int.from_bytes(opened.pread(held.length, held.offset), "little") if is_counter(held) else None
     return held if type(held) is int and 0 <= held < 1 << 63 else None
 
 
-def _is_counter(array: Array) -> bool:
+def is_counter(array: Array) -> bool:
+    """Whether it is one whole number."""
     return "int" in array.dtype and array.length <= 8 and all(size == 1 for size in array.shape)
 
 
-def _range(path: str, array: Array, name: str) -> TensorRange:
+def range_of(path: str, array: Array, name: str) -> TensorRange:
+    """Where the array lies, as that of tensor `path` in the file `name`."""
     return TensorRange(
         name=path,
         shard=name,
