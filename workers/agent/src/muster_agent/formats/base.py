@@ -114,9 +114,9 @@ class ShardMap(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def middle_mtime_ns(self) -> int | None:
         """When most of it was saved: the median time of its shards, so that one repaired later does not count."""
-        times = sorted(shard.mtime_ns for shard in self.shards if shard.mtime_ns is not None)
+        times = sorted([shard.mtime_ns for shard in self.shards if shard.mtime_ns is not None])
         return times[len(times) // 2] if times else self.newest_mtime_ns
 
     @property
     def total_bytes(self) -> int:
-        return sum(shard.size_bytes or 0 for shard in self.shards)
+        return sum([shard.size_bytes or 0 for shard in self.shards])

@@ -61,7 +61,7 @@ def digest(folder: Folder) -> bytes:
     """XXH3-128 of one listing: names, sizes, times and inodes, and in a bucket what is archived or being uploaded. The
     time of a file's last status change, and that of an object, cannot be set back, so they tell even of a file that was
     written again with its size and time of change kept."""
-    names = sorted(filter(_is_own, folder.files))
+    names = sorted([name for name in folder.files if "/" not in name])
     listing = (
         names,
         [folder.files[name] for name in names],

@@ -20,6 +20,8 @@ def is_data(shard: ShardEntry) -> bool:
 
 def shape_findings(shards: Sequence[ShardEntry], world_size: int | None, path: str) -> list[Finding]:
     """Warnings `monolithic` and `rank_skew` for a checkpoint of at least 1 GiB."""
+    if sum([shard.size_bytes or 0 for shard in shards]) < SMALLEST_BYTES:
+        return []
     data = [shard for shard in shards if is_data(shard)]
     total_bytes = sum(shard.size_bytes or 0 for shard in data)
     if total_bytes < SMALLEST_BYTES:

@@ -32,7 +32,7 @@ _BESIDE = frozenset({Role.OTHER, Role.METADATA})
 
 def parts_of(one: ShardMap) -> frozenset[str]:
     """Sub-folders with shards, numbers aside, since some hold the step or a rank."""
-    heads = {shard.path.split("/", 1)[0] for shard in one.shards if "/" in shard.path}
+    heads = {path.split("/", 1)[0] for path in [shard.path for shard in one.shards] if "/" in path}
     return frozenset(map(without_numbers, heads))
 
 

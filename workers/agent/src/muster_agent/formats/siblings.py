@@ -9,6 +9,7 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -179,34 +180,42 @@ def _shrunk(beside: Sequence[ShardMap]) -> Found:
     for group in groups.values():
         group.sort(key=lambda one: (one.step or 0, one.path))
         kinds = [_kinds(one) for one in group]
+        held = [_Held(one.step, parts_of(one), _state_bytes(one)) for one in group]
+        ratio = SHRUNK_RATIO_COMPRESSED if group[0].format in _COMPRESSING else SHRUNK_RATIO
         how_many = Counter(kind for each in kinds for kind in each)
         for index, one in enumerate(group[1:], 1):
-            after = group[index + 1] if index + 1 < len(group) else None
-            detail = _without_kinds(kinds[index], how_many, len(group)) or _less_than(one, group[index - 1], after)
+            around = held[index - 1 : index] + held[index + 1 : index + 2]
+            detail = _without_kinds(kinds[index], how_many, len(group)) or _less_than(held[index], around, ratio)
             if detail:
                 yield one.path, finding("state_shrank", path=one.path, detail=detail)
-        yield from _lost_lately(group, kinds)
+        yield from _lost_lately(group, kinds, held)
 
 
-def _lost_lately(group: Sequence[ShardMap], kinds: Sequence[frozenset[Kind]]) -> Found:
+class _Held(NamedTuple):
+    """What one step holds: worked out once, since each is compared with those around it."""
+
+    step: int | None
+    parts: frozenset[str]
+    state_bytes: int
+
+
+def _lost_lately(group: Sequence[ShardMap], kinds: Sequence[frozenset[Kind]], held: Sequence[_Held]) -> Found:
     """A writer that failed at every one of the newest saves: held against each other they look alike."""
-    have = [parts_of(one) | {name for _, name in own} for one, own in zip(group, kinds, strict=True)]
+    have = [one.parts | {name for _, name in own} for one, own in zip(held, kinds, strict=True)]
     older, names = lost_lately(have)
     for one in group[older:] if names else ():
         detail = f"all {older} older steps here have {_some(names)}, and the {len(group) - older} newest have not"
         yield one.path, finding("state_shrank", path=one.path, detail=detail)
 
 
-def _less_than(one: ShardMap, before: ShardMap, after: ShardMap | None) -> str | None:
+def _less_than(one: _Held, around: Sequence[_Held], ratio: float) -> str | None:
     """Against the step before, and the one after where there is one: what stays small was made smaller on purpose."""
-    around = [before] if after is None else [before, after]
-    gone = frozenset.intersection(*(parts_of(other) for other in around)) - parts_of(one)
+    before, mine = around[0], one.state_bytes
+    gone = frozenset.intersection(*(other.parts for other in around)) - one.parts
     if gone:
         return f"step {before.step} has {_some(sorted(gone))}, and this one has not"
-    ratio = SHRUNK_RATIO_COMPRESSED if one.format in _COMPRESSING else SHRUNK_RATIO
-    mine = _state_bytes(one)
-    if all(mine < ratio * _state_bytes(other) for other in around):
-        return f"its state has {mine:,} bytes, and that of step {before.step} has {_state_bytes(before):,}"
+    if all(mine < ratio * other.state_bytes for other in around):
+        return f"its state has {mine:,} bytes, and that of step {before.step} has {before.state_bytes:,}"
     return None
 
 
@@ -221,9 +230,9 @@ def _without_kinds(mine: frozenset[Kind], how_many: Counter[Kind], steps: int) -
 def _kinds(one: ShardMap) -> frozenset[Kind]:
     """Role and name of the files of state that lie in the folder itself. Numbers in it are left aside, but for formats
     where they never hold the step."""
-    state = (shard for shard in one.shards if shard.role in _KINDS and "/" not in shard.path)
     own_name = str if one.format in _NUMBERS_ARE_PARTS else without_numbers
-    return frozenset((shard.role, own_name(shard.path)) for shard in state)
+    state = [shard for shard in one.shards if shard.role in _KINDS and "/" not in shard.path]
+    return frozenset([(shard.role, own_name(shard.path)) for shard in state])
 
 
 _NUMBERS_ARE_PARTS = frozenset({"accelerate"})
@@ -231,7 +240,7 @@ _NUMBERS_ARE_PARTS = frozenset({"accelerate"})
 
 
 def _state_bytes(one: ShardMap) -> int:
-    return sum(shard.size_bytes or 0 for shard in one.shards if shard.role in _SIZED)
+    return sum([shard.size_bytes or 0 for shard in one.shards if shard.role in _SIZED])
 
 
 # -- files of an earlier save in the same folder -----------------------------------------------------------------------
@@ -254,6 +263,9 @@ _OLD_FILES = "Check that the files belong to this save; save each step into a fo
 def _left_over(one: ShardMap) -> list[str]:
     """State files behind a pause in the times that no single save has: an hour, and ten times what the rest took. Files
     with several names are kept from step to step on purpose."""
+    times = [shard.mtime_ns for shard in one.shards if shard.mtime_ns]
+    if not times or (max(times) - min(times)) / 1e9 <= GENERATION_GAP_SECONDS:
+        return []  # as nearly always, and told by one pass
     own = [shard for shard in one.shards if shard.role in _STATE and shard.mtime_ns and shard.shared_file is None]
     times = [shard.mtime_ns or 0 for shard in own]
     if not own or (max(times) - min(times)) / 1e9 <= GENERATION_GAP_SECONDS:
