@@ -30,6 +30,7 @@ from muster_agent.formats.torch_archive import Loaded, add_torch_shard, scalar, 
 
 FORMAT = "accelerate"
 _COUNTED = re.compile(r"checkpoint_(\d{1,9})", re.ASCII)
+_OPTIMIZER = "optimizer.bin"
 _RANDOM = re.compile(r"random_states_(\d{1,6})\.pkl", re.ASCII)
 _RANK_MODEL = re.compile(r"(pytorch_model_fsdp_\d{1,4}|optimizer_\d{1,4})_rank(\d{1,6})\.bin", re.ASCII)
 _OWN_TAG = re.compile(r"pytorch_model(?:_\d{1,4})?", re.ASCII)
@@ -46,6 +47,8 @@ def claims(folder: Folder) -> bool:
     names = folder.files.keys() | folder.blocked
     if any(_RANDOM.fullmatch(name) or _RANK_MODEL.fullmatch(name) for name in names):
         return True
+    if _COUNTED.fullmatch(os.path.basename(folder.path)) and _OPTIMIZER in names:
+        return True  # also where the random states are lost
     return any(role is Role.MODEL for _, role in fsdp_folders(folder))
 
 

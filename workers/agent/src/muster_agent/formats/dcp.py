@@ -14,13 +14,13 @@ from functools import lru_cache
 from muster_agent.formats import node_local, torchtitan
 from muster_agent.formats.base import Finding, Role, Severity, ShardEntry
 from muster_agent.formats.codes import finding
-from muster_agent.formats.dcp_metadata import MAX_METADATA_BYTES, parse_plan
+from muster_agent.formats.dcp_metadata import MAX_METADATA_BYTES, parse_metadata
 from muster_agent.formats.dcp_plan import COMMIT_NAME, MAX_LISTED, Plan, merge
 from muster_agent.formats.dcp_records import ranges_of, record_findings, step_inside
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import FileSeen, Folder, reach, trouble
 from muster_agent.formats.limits import check_pickle
-from muster_agent.formats.names import unsafe_reason
+from muster_agent.formats.names import step_of_name, unsafe_reason
 from muster_agent.formats.pickle_reader import PickleRefused
 from muster_agent.formats.safetensors import add_absent, metadata_entry, other_files
 
@@ -64,7 +64,7 @@ def read_with_plan(folder: Folder, with_tensors: bool) -> tuple[Draft, Plan | No
     if torchtitan.is_own(plan):
         draft.format = torchtitan.FORMAT
     draft.findings.extend(record_findings(folder, plan, every_file=with_tensors))
-    draft.step = step_inside(folder, plan)
+    draft.step, draft.step_source = step_inside(folder, plan)
     if with_tensors:
         draft.tensors.extend(ranges_of(folder, plan))
     data = [name for name in folder.files if name.endswith(".distcp")]
@@ -85,7 +85,7 @@ def _plan(draft: Draft, folder: Folder) -> Plan | None:
         return _ranks_plan(draft, folder, by_rank)
     if COMMIT_NAME in folder.blocked:
         return None
-    draft.committed = False
+    draft.committed, draft.marker = False, COMMIT_NAME
     if TEMPORARY_NAME in folder.files:
         draft.findings.append(_temporary(TEMPORARY_NAME, committed=False))
         return _parse(draft, folder, TEMPORARY_NAME)
@@ -148,7 +148,8 @@ def _parse(draft: Draft, folder: Folder, name: str) -> Plan | None:
     path = os.path.join(folder.path, name)
     try:
         data = folder.read(name, MAX_METADATA_BYTES)
-        plan = parse_plan(data)
+        plan, saved_as = parse_metadata(data)
+        draft.findings.extend(_of_another_step(folder.path, name, saved_as))
         if not data.endswith(_PICKLE_END):
             detail = f"bytes lie behind the end of the metadata in {name}; loading ignores them"
             draft.findings.append(finding("shard_oversized", path=name, detail=detail, severity=Severity.WARNING))
@@ -159,6 +160,20 @@ def _parse(draft: Draft, folder: Folder, name: str) -> Plan | None:
     except PickleRefused as refused:
         _take_refusal(draft, name, refused)
     return None
+
+
+def _of_another_step(path: str, name: str, saved_as: str | None) -> list[Finding]:
+    """Metadata left by the save of another step, or copied from there, places the records of that one."""
+    here, there = step_of_name(os.path.basename(path)), step_of_name(saved_as or "")
+    if here is None or there is None or here == there:
+        return []
+    detail = f"{name} was written for a folder called {saved_as!r}, so for step {there}, and this is step {here}"
+    return [finding("step_mismatch", path=name, detail=detail, cure=_OF_ANOTHER)]
+
+
+_OF_ANOTHER = (
+    "If the folder was not renamed on purpose, find out where the file came from, and do not resume from here."
+)
 
 
 def _take_refusal(draft: Draft, name: str, refused: PickleRefused) -> None:
@@ -183,6 +198,7 @@ def _paths_are_safe(draft: Draft, plan: Plan) -> bool:
 # -- files -------------------------------------------------------------------------------------------------------------
 def _check_files(draft: Draft, folder: Folder, plan: Plan) -> None:
     newer = _newer_than_metadata(folder, plan.files)
+    told_by = f"the metadata ({COMMIT_NAME})" if COMMIT_NAME in folder.files else "the metadata"
     for name in plan.files:
         if "/" in name:
             reach(folder, name)
@@ -191,12 +207,12 @@ def _check_files(draft: Draft, folder: Folder, plan: Plan) -> None:
     for name, promised in plan.files.items():
         seen = folder.files.get(name)
         if seen is None:
-            detail = f"the metadata places {len(promised.records)} records in {name}, which is not there{hint}"
+            detail = f"{told_by} places {len(promised.records)} records in {name}, which is not there{hint}"
             add_absent(draft, folder, name, detail, rank=_rank(name), promised=promised.end_byte, cure=cure)
             continue
         draft.shards.append(_data_entry(name, seen, promised.role, promised.end_byte))
         if seen.size_bytes != promised.end_byte:
-            draft.findings.append(_size_finding(name, seen.size_bytes, promised.end_byte, newer))
+            draft.findings.append(_size_finding(name, seen.size_bytes, promised.end_byte, told_by, newer))
         draft.findings.extend(promised.faults)
 
 
@@ -217,9 +233,9 @@ def _newer_than_metadata(folder: Folder, names: Iterable[str]) -> bool:
     return newest > marker.mtime_ns
 
 
-def _size_finding(name: str, size_bytes: int, promised: int, newer: bool) -> Finding:
+def _size_finding(name: str, size_bytes: int, promised: int, told_by: str, newer: bool) -> Finding:
     stale = "; files here are newer than .metadata, as after a save over an old checkpoint that did not end"
-    detail = f"{name} has {size_bytes} bytes, the metadata says {promised}{stale if newer else ''}"
+    detail = f"{name} has {size_bytes} bytes, {told_by} says {promised}{stale if newer else ''}"
     first, last = sorted((size_bytes, promised))
     code = "shard_oversized" if size_bytes > promised else "shard_truncated" if size_bytes else "shard_empty"
     return finding(code, path=name, detail=detail, begin_byte=first, end_byte=last)

@@ -52,20 +52,35 @@ class _Latest:
 
 
 def parse_plan(data: bytes) -> Plan:
-    """The plan in one metadata file. Raises PickleRefused for anything else than DCP metadata, and limits.NeedsChild
-    for more bytes than this process should parse."""
+    """The plan in one metadata file. Raises as parse_metadata does."""
+    return parse_metadata(data)[0]
+
+
+def parse_metadata(data: bytes) -> tuple[Plan, str | None]:
+    """The plan in one metadata file, and what the folder was called that it was written for, where it says so. Raises
+    PickleRefused for anything else than DCP metadata, and limits.NeedsChild for more bytes than this process should
+    parse."""
     if _Latest.read is not None:
         beginning, plan = _Latest.read
         rest = beginning.rest_of(data, _machine)
         if rest is not None:
-            writers = _writers(rest.get("all_local_plans"))
-            return plan if writers == plan.writers else replace(plan, writers=writers)
+            writers, saved_as = _writers(rest.get("all_local_plans")), _saved_as(rest.get("storage_meta"))
+            return (plan if writers == plan.writers else replace(plan, writers=writers)), saved_as
     machine = _machine(data)
-    plan = _plan(run(machine, _runs), len(data))
+    root = run(machine, _runs)
+    plan = _plan(root, len(data))
     noted = machine.beginning()
     if noted is not None:
         _Latest.read = noted, plan
-    return plan
+    return plan, _saved_as(root.get("storage_meta") if isinstance(root, Record) else None)
+
+
+def _saved_as(meta: object) -> str | None:
+    """The last part of the path in `checkpoint_id`: a text, or a path, which pickles as its parts or as a text."""
+    given = meta.get("checkpoint_id") if isinstance(meta, Record) else None
+    if isinstance(given, Record) and given.args:
+        given = given.args[-1]
+    return given.rstrip("/").rpartition("/")[2] if isinstance(given, str) else None
 
 
 def _machine(data: bytes, **where: Any) -> StepMachine:

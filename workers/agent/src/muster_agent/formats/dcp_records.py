@@ -100,8 +100,9 @@ def _record_finding(name: str, record: Stored, fault: str) -> Finding:
     return finding("metadata_unreadable", path=name, detail=detail, begin_byte=begin, end_byte=end)
 
 
-def step_inside(folder: Folder, plan: Plan) -> int | None:
-    """The training step that the state itself holds as an integer scalar; None where it holds none."""
+def step_inside(folder: Folder, plan: Plan) -> tuple[int | None, str]:
+    """The training step that the state itself holds as an integer scalar, and the file that it lies in; None where it
+    holds none."""
     weak = () if step_of_name(os.path.basename(folder.path)) is not None else _WEAK_STEP_NAMES
     for name in (*_STEP_NAMES, *weak):
         tensor, record = plan.tensors.get(name), plan.stored.get((name, ()))
@@ -115,8 +116,8 @@ def step_inside(folder: Folder, plan: Plan) -> int | None:
         except OSError:
             continue
         if value >= 0:
-            return value
-    return None
+            return value, record.file
+    return None, ""
 
 
 def ranges_of(folder: Folder, plan: Plan) -> Iterator[TensorRange]:

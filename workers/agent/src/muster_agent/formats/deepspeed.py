@@ -72,6 +72,7 @@ def read(folder: Folder, with_tensors: bool) -> Draft:
     grid = _grid(parts, facts)
     _take_files(draft, folder, parts, grid, _expected(parts, facts, grid), loaded, with_tensors=with_tensors)
     _take_offloaded(draft, folder, facts)
+    draft.step_source = next((name for name, one in loaded.items() if one.value is not None), "")
     draft.findings.extend(
         _foreign(name) for name, one in loaded.items() if one.value is not None and is_foreign(one.value)
     )

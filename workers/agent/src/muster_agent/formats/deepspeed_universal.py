@@ -82,7 +82,9 @@ def _take_models(draft: Draft, folder: Folder, roots: dict[str, str], *, with_te
             roots[name] = loaded.file.root
             draft.tensors.extend(tensor_ranges(loaded, name) if with_tensors else ())
     if not names:
-        detail = "there is no copy of the model's files, which the conversion makes at its end"
+        detail = (
+            "there is no copy of the model's files (mp_rank_00_model_states.pt), which the conversion makes at its end"
+        )
         draft.committed = False
         draft.findings.append(finding("metadata_missing", path=folder.path, detail=detail, cure=_CONVERT))
     return facts_of(read)

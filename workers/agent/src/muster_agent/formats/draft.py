@@ -38,6 +38,10 @@ class Draft:
     withheld: bool = False
     """Metadata was refused before its end, so that it says nothing of the bytes."""
     not_resumable_reasons: list[str] = field(default_factory=list)
+    marker: str = ""
+    """The name of the commit marker that is not there, where the format's reader can tell."""
+    step_source: str = ""
+    """Which file says the step, where it is one of several."""
     number_is_no_step: bool = False
     """The number in its name counts something else, such as epochs, in a folder that counts steps."""
 

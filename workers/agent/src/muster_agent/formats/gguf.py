@@ -6,7 +6,7 @@ import re
 import struct
 from typing import Any, NamedTuple
 
-from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
+from muster_agent.formats.base import Finding, Role, Severity, ShardEntry, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder, trouble
@@ -46,6 +46,7 @@ class Header(NamedTuple):
     end_byte: int
     """How long the file must be at least."""
     unknown_types: set[int]
+    alignment: int = 1
 
 
 class HeaderRefused(Exception):
@@ -131,11 +132,21 @@ def _add(draft: Draft, folder: Folder, name: str, with_tensors: bool) -> Header 
         draft.findings.append(finding(trouble(error, f"{folder.path}/{name}").code, path=name, detail=detail))
         return None
     draft.findings.extend(holes)
+    draft.findings.extend(_behind_the_end(header, name, seen.size_bytes))
     if header.unknown_types:
         draft.undecided = f"{name} uses tensor types that this version does not know ({sorted(header.unknown_types)})"
     if with_tensors:
         draft.tensors.extend(header.tensors)
     return header
+
+
+def _behind_the_end(header: Header, name: str, size_bytes: int) -> list[Finding]:
+    """Writers fill up to the alignment behind the last tensor, and no further."""
+    filled = -(-header.end_byte // header.alignment) * header.alignment
+    if not header.tensors or header.unknown_types or size_bytes <= filled:
+        return []
+    detail = f"{name} has {size_bytes - header.end_byte} bytes behind its last tensor; loading ignores them"
+    return [finding("shard_oversized", path=name, detail=detail, severity=Severity.WARNING, begin_byte=header.end_byte)]
 
 
 # -- one file's header -------------------------------------------------------------------------------------------------
@@ -205,7 +216,7 @@ def _header(cursor: _Cursor, name: str, size_bytes: int) -> Header:
     if type(alignment) is not int or not 0 < alignment <= 1 << 20:
         raise cursor.broken("has no valid alignment")
     begin = -(-cursor.at // alignment) * alignment
-    return _placed(values, infos, begin, name, size_bytes)
+    return _placed(values, infos, begin, name, size_bytes)._replace(alignment=alignment)
 
 
 def _value(cursor: _Cursor, kind: int) -> Any:

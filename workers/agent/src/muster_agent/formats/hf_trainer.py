@@ -120,6 +120,7 @@ def _take_trainer_state(draft: Draft, folder: Folder) -> dict[str, Any] | None:
     draft.committed = draft.committed is not False
     step = state.get("global_step")
     draft.step = step if type(step) is int and 0 <= step < 1 << 63 else None
+    draft.step_source = STATE_NAME
     if draft.roles is not None:
         draft.roles.add(Role.DATALOADER)
     return state

@@ -153,7 +153,8 @@ def _add_indexed_bins(
 def _note_absent_numbers(draft: Draft, folder: Folder, names: Collection[str]) -> None:
     """Numbered torch files without their index, which is written last."""
     for (stem, count, ending), numbers in sorted(families(names).items()):
-        draft.committed = False if count > 1 else draft.committed
+        if count > 1:
+            draft.committed, draft.marker = False, f"{stem}.{ending}.index.json"
         for number in sorted(set(range(1, min(count, 99_999) + 1)) - numbers)[:100]:
             name = f"{stem}-{number:05d}-of-{count:05d}.{ending}"
             add_absent(draft, folder, name, f"the names of its siblings promise {name}, which is not there")

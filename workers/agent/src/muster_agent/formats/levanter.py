@@ -56,7 +56,8 @@ def owns(folder: Folder) -> list[str]:
 
 
 def read(folder: Folder, with_tensors: bool) -> Draft:
-    draft = Draft(FORMAT, committed=METADATA_NAME in folder.files or METADATA_NAME in folder.blocked)
+    is_committed = METADATA_NAME in folder.files or METADATA_NAME in folder.blocked
+    draft = Draft(FORMAT, committed=is_committed, marker=METADATA_NAME)
     if METADATA_NAME in folder.files:
         draft.shards.append(metadata_entry(METADATA_NAME, folder.files[METADATA_NAME]))
         document, problem = read_json(folder, METADATA_NAME, _MAX_BYTES)

@@ -78,6 +78,7 @@ def take_state(draft: Draft, folder: Folder, value: Any) -> Layout:
     arguments = value.get("args") if isinstance(value, dict) else None
     told = (scalar(value, "iteration", "global_step"), scalar(arguments, "iteration"), draft.step)
     draft.step = next((step for step in told if step is not None), None)
+    draft.step_source = COMMON_NAME if draft.step != told[2] or told[0] is not None else draft.step_source
     if folder_name(folder) == RELEASE:
         draft.step = 0
     if draft.roles is not None and isinstance(value, dict):
@@ -116,7 +117,7 @@ def take_train_state(draft: Draft, folder: Folder) -> None:
     if draft.step is not None and draft.step != step:
         detail = f"{TRAIN_STATE_NAME} says step {step}, {COMMON_NAME} says {draft.step}"
         draft.findings.append(finding("step_mismatch", path=TRAIN_STATE_NAME, detail=detail))
-    draft.step = step
+    draft.step, draft.step_source = step, TRAIN_STATE_NAME
     if draft.roles is not None:
         draft.roles.add(Role.DATALOADER)
 

@@ -101,6 +101,7 @@ def take_marker(draft: Draft, folder: Folder, *, is_needed: bool) -> None:
         return
     if MARKER_NAME not in folder.files:
         draft.committed = False if is_needed else draft.committed
+        draft.marker = MARKER_NAME if is_needed else draft.marker
         return
     document, problem = read_json(folder, MARKER_NAME, _MAX_MARKER_BYTES)
     is_marker = isinstance(document, dict) and isinstance(document.get("sharded_backend"), str)

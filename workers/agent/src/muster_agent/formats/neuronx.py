@@ -49,7 +49,7 @@ def claims(folder: Folder) -> bool:
 
 
 def read(folder: Folder, with_tensors: bool) -> Draft:
-    draft = Draft(FORMAT, committed=DONE_NAME in folder.files or DONE_NAME in folder.blocked)
+    draft = Draft(FORMAT, committed=DONE_NAME in folder.files or DONE_NAME in folder.blocked, marker=DONE_NAME)
     places = {name: _places(folder.sub(name).files) if name in folder.folders else {} for name in _STATES}
     spans = _spans(places)
     for name, role in _STATES.items():

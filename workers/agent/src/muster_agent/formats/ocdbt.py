@@ -204,7 +204,8 @@ def _check_sizes(database: Database) -> None:
         seen = database.folder.files.get(name)
         if seen is None:
             if not database.is_hidden(name):
-                database.report("shard_missing", name, f"the tree of arrays places data in {name}, which is not there")
+                tree = f"the tree of arrays that {database.at + MANIFEST_NAME} begins"
+                database.report("shard_missing", name, f"{tree} places data in {name}, which is not there")
         elif seen.size_bytes < end:
             code = "shard_truncated" if seen.size_bytes else "shard_empty"
             detail = f"{name} has {seen.size_bytes} bytes, and the tree of arrays needs {end}"

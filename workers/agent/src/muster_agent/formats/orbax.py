@@ -32,6 +32,7 @@ _OWN_FOLDERS = frozenset({"d", "array_metadatas"})
 _MAX_DEPTH = 8
 _SIBLINGS_LOOKED_AT = 8
 _MAX_COMMIT_BYTES = 8192
+_JSON_NAME = "metadata"
 _COMMIT_TEXT = "Checkpoint commit was successful"
 _METADATA_NAMES = frozenset({COMMIT_NAME, STEP_METADATA_NAME, TREE_NAME, "_sharding", MANIFEST_NAME, "metadata"})
 
@@ -135,13 +136,22 @@ def _step_record(draft: Draft, folder: Folder) -> StepRecord | None:
     if STEP_METADATA_NAME not in folder.files:
         return None
     document, problem = read_json(folder, STEP_METADATA_NAME)
-    if problem is None and not isinstance(document, dict):
+    if problem is None and not _is_record(document):
         detail = f"{STEP_METADATA_NAME} is not a record of a step"
         problem = finding("metadata_unreadable", path=STEP_METADATA_NAME, detail=detail)
     if problem is not None:
         draft.findings.append(problem)
         return None
     return StepRecord(_handlers(document), _is_final(document))
+
+
+def _is_record(document: object) -> bool:
+    return isinstance(document, dict) and (not document or not _RECORD_KEYS.isdisjoint(document))
+
+
+_RECORD_KEYS = frozenset(
+    {"item_handlers", "init_timestamp_nsecs", "commit_timestamp_nsecs", "custom_metadata", "custom"}
+)
 
 
 def _handlers(document: dict[str, Any]) -> dict[str, str]:
@@ -205,8 +215,10 @@ def _check_marker(draft: Draft, folder: Folder) -> None:
             detail = f"{name} does not hold what Orbax writes into it; its being there still counts as the commit"
             draft.findings.append(_warn("metadata_unreadable", name, detail))
             continue
-        own = os.path.basename(os.path.dirname(os.path.join(folder.path, name)))
-        named = os.path.basename(text.rstrip().rstrip("/")).split(TEMPORARY_MARK)[0]
+        # Of an item the marker names the step's folder too, which is what it must not be another one's.
+        place = os.path.join(folder.path, name).split("/")[-3 if "/" in name else -2 : -1]
+        parts = [one.split(TEMPORARY_MARK)[0] for one in text.rstrip().rstrip("/").split("/")[-len(place) :]]
+        own, named = "/".join(place), "/".join(parts)
         if named != own:
             detail = f"{name} was written for a folder called {named[:80]!r}, and this one is {own!r}"
             draft.findings.append(finding("step_mismatch", path=name, detail=detail, severity=Severity.NOTE))
@@ -271,4 +283,5 @@ def _compare_step(draft: Draft, item: Item, inside: int | None) -> None:
         draft.step = inside
     elif abs(inside - draft.step) > 1:
         detail = f"the name says step {draft.step}, and {item.title} holds step {inside}"
-        draft.findings.append(finding("step_mismatch", path=item.at or ".", detail=detail, severity=Severity.NOTE))
+        path = f"{item.at}{_JSON_NAME}" if item.has(_JSON_NAME) else item.at or "."
+        draft.findings.append(finding("step_mismatch", path=path, detail=detail, severity=Severity.NOTE))

@@ -225,7 +225,14 @@ def _check_side_files(draft: Draft, item: Item, names: list[str], tree: Tree | N
     """JSON that a restart can do without, but that was written whole."""
     for name in names:
         if name == _SHARDING_NAME or _PROCESS_FILE.fullmatch(name):
-            _, problem = read_json(item.folder, item.at + name)
+            document, problem = read_json(item.folder, item.at + name)
+            if (
+                problem is None
+                and isinstance(document, dict)
+                and ("array_metadatas" in document) is (name == _SHARDING_NAME)
+            ):
+                detail = f"{item.at + name} holds another file's content"
+                problem = finding("metadata_unreadable", path=item.at + name, detail=detail)
             if problem is not None:
                 draft.findings.append(_as_warning(problem))
     described = {int(m.group(1)) for m in map(_PROCESS_FILE.fullmatch, names) if m}

@@ -196,7 +196,8 @@ def add_unindexed(draft: Draft, folder: Folder, *, with_tensors: bool) -> None:
     says that there is but one file."""
     names = [name for name in folder.files.keys() | folder.blocked if is_numbered_name(name)]
     for (stem, count, _), _numbers in sorted(families(names).items()):
-        draft.committed = False if count > 1 else draft.committed
+        if count > 1:
+            draft.committed, draft.marker = False, f"{stem}.safetensors.index.json"
         for number in range(1, min(count, 99_999) + 1):
             name = f"{stem}-{number:05d}-of-{count:05d}.safetensors"
             if name in folder.files:

@@ -63,7 +63,7 @@ def owns(folder: Folder) -> list[str]:
 
 def read(folder: Folder, with_tensors: bool) -> Draft:
     """Each file that the metadata names, with its size held against the ranges that lie in it."""
-    draft = Draft(FORMAT, committed=COMMIT_NAME in folder.files)
+    draft = Draft(FORMAT, committed=COMMIT_NAME in folder.files, marker=COMMIT_NAME)
     if not draft.committed:
         draft.roles = None
         if COMMIT_NAME not in folder.blocked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 import msgspec
@@ -72,10 +72,10 @@ def conclude(
         reasons.extend(_abandoned(newest_mtime_ns, age_limit))
     findings = [
         *(draft.findings if status is not Status.IN_PROGRESS else map(_as_of_a_running_save, draft.findings)),
-        *_status_findings(status, path, has_marker=bool(draft.committed)),
+        *_status_findings(status, path, draft.marker, has_marker=bool(draft.committed)),
         *_undecided_findings(draft, status, path),
-        *_step_findings(draft.step, named_step, path),
-        *_role_findings(draft.roles if status in _WHOLE else None, path),
+        *_step_findings(draft, named_step, path),
+        *_role_findings(draft.roles if status in _WHOLE else None, path, _USUAL_NAMES.get(draft.format, {})),
         *shape_findings(draft.shards, draft.world_size, path),
     ]
     return ShardMap(
@@ -174,9 +174,11 @@ STATUS_REASONS = {
 }
 
 
-def _status_findings(status: Status, path: str, *, has_marker: bool) -> list[Finding]:
+def _status_findings(status: Status, path: str, marker: str, *, has_marker: bool) -> list[Finding]:
     if status is Status.UNCOMMITTED:
-        return [finding("uncommitted", path=path, detail="all files are there, but the commit marker is not")]
+        which = f" ({marker})" if marker else ""
+        detail = f"all files are there, but the commit marker{which} is not"
+        return [finding("uncommitted", path=path, detail=detail)]
     if status is Status.IN_PROGRESS:
         no_marker = "no commit marker yet, and the newest change is recent"
         copied = "files are not whole yet, and the newest change is recent, as while a save or a copy of one runs"
@@ -194,10 +196,12 @@ def _as_of_a_running_save(found: Finding) -> Finding:
 _WAIT = "Wait for the save to end, then look again; leave its files alone until then."
 
 
-def _step_findings(inside: int | None, named: int | None, path: str) -> list[Finding]:
-    if inside is None or named is None or inside == named:
+def _step_findings(draft: Draft, named: int | None, path: str) -> list[Finding]:
+    if draft.step is None or named is None or draft.step == named:
         return []
-    return [finding("step_mismatch", path=path, detail=f"the name says step {named}, the state inside says {inside}")]
+    source = f" ({draft.step_source})" if draft.step_source else ""
+    detail = f"the name says step {named}, the state inside{source} says {draft.step}"
+    return [finding("step_mismatch", path=path, detail=detail)]
 
 
 def _undecided_findings(draft: Draft, status: Status, path: str) -> list[Finding]:
@@ -210,15 +214,34 @@ def _undecided_findings(draft: Draft, status: Status, path: str) -> list[Finding
 _LOOK_AGAIN = "Its files were not judged; leave them alone, and see what `muster explain` says of the checkpoint."
 
 
-def _role_findings(roles: set[Role] | None, path: str) -> list[Finding]:
+_USUAL_NAMES: dict[str, dict[Role, str]] = {
+    "accelerate": {Role.OPTIMIZER: "optimizer.bin", Role.RNG: "random_states_0.pkl"},
+    "hf_trainer": {Role.OPTIMIZER: "optimizer.pt", Role.RNG: "rng_state.pth"},
+}
+"""What formats whose state lies in a file of its own usually call it."""
+
+
+def _role_findings(roles: set[Role] | None, path: str, usual: Mapping[Role, str]) -> list[Finding]:
     """Random-number and loader state are only missed where training state is there at all."""
     if not roles:
         return []
     if Role.OPTIMIZER not in roles:
-        return [finding("optimizer_missing", path=path, detail="no tensor of optimizer state was found")]
+        return [
+            finding(
+                "optimizer_missing",
+                path=path,
+                detail=f"no tensor of optimizer state was found{_usually(usual, Role.OPTIMIZER)}",
+            )
+        ]
     found = []
     if Role.RNG not in roles:
-        found.append(finding("rng_missing", path=path, detail="no random-number state was found"))
+        found.append(
+            finding("rng_missing", path=path, detail=f"no random-number state was found{_usually(usual, Role.RNG)}")
+        )
     if Role.DATALOADER not in roles:
         found.append(finding("dataloader_missing", path=path, detail="no data-loader state was found"))
     return found
+
+
+def _usually(usual: Mapping[Role, str], role: Role) -> str:
+    return f" (it is usually in {usual[role]})" if role in usual else ""

@@ -45,6 +45,11 @@ class ZarrArray(NamedTuple):
     at: str = ""
     blocked: frozenset[str] = frozenset()
 
+    @property
+    def described(self) -> str:
+        """The path of the file that describes it."""
+        return self.at + (METADATA_NAME if not self.grid.prefix else METADATA_NAMES[1])
+
 
 def is_array(folder: Folder) -> bool:
     return METADATA_NAME in folder.files or METADATA_NAME in folder.blocked
@@ -99,7 +104,8 @@ def take_chunks(draft: Draft, array: ZarrArray, *, absent: Severity | None, with
         index = array.grid.index_of(name)
         path = array.at + name
         if index is None:
-            detail = f"{path} ({seen.size_bytes} bytes) lies outside the array's grid of {_by(array.grid)} chunks"
+            grid = f"the grid of {_by(array.grid)} chunks in {array.described}"
+            detail = f"{path} ({seen.size_bytes} bytes) lies outside {grid}"
             draft.findings.append(finding("shard_orphaned", path=path, detail=detail))
             continue
         present.add(index)
@@ -136,7 +142,7 @@ def _size_findings(path: str, size_bytes: int, array: ZarrArray) -> list[Finding
         return []
     code = "shard_oversized" if size_bytes > promised else "shard_truncated"
     first, last = sorted((size_bytes, promised))
-    detail = f"the chunk {path} has {size_bytes} bytes, its elements need {promised}"
+    detail = f"the chunk {path} has {size_bytes} bytes, its elements need {promised} by {array.described}"
     return [finding(code, path=path, detail=detail, tensor=array.name, begin_byte=first, end_byte=last)]
 
 
@@ -147,8 +153,12 @@ def _absent_findings(array: ZarrArray, present: set[tuple[int, ...]], severity: 
     lost = grid.chunk_count - len(known)
     for index in islice(grid.indices(known), min(lost, _MAX_LISTED)):
         path = array.at + grid.name_of(index)
-        detail = f"{lost} of {grid.chunk_count} chunks of {array.name!r} are not there, this is one; it reads as the"
-        yield finding("shard_missing", path=path, detail=f"{detail} fill value", severity=severity, tensor=array.name)
+        detail = (
+            f"{lost} of {grid.chunk_count} chunks of {array.name!r} in {array.described} are not there, this is one; it"
+        )
+        yield finding(
+            "shard_missing", path=path, detail=f"{detail} reads as the fill value", severity=severity, tensor=array.name
+        )
 
 
 def _by(grid: Grid) -> str:
