@@ -26,6 +26,7 @@ from apps.drills.models import (
     RankResult,
 )
 from apps.drills.workers import Worker
+from apps.fleet import cluster_inventory
 from apps.fleet.models import Agent, Cluster
 from apps.fleet.selectors import usable_agents
 
@@ -126,21 +127,32 @@ def live_attempt(drill: Drill, now: datetime | None = None) -> RunAttempt | None
     """The launch of the run that is training now, by its latest report."""
     since = (now or timezone.now()) - LIVE_ATTEMPT
     rows = RunAttempt.objects.filter(run_id=drill.run_id, ended_at=None, last_report_at__gte=since)
-    return rows.select_related("agent__node").order_by("-started_at").first()
+    return rows.select_related("agent__node", "run__cluster").order_by("-started_at").first()
 
 
 def live_workers(attempt: RunAttempt) -> list[Worker]:
-    """The processes of a launch that registered themselves and have not ended; where none did, whatever runs beside
-    the agent that reported the launch."""
+    """The processes of a launch that registered themselves and have not ended; where none did, the nodes of its job;
+    where that is not known either, whatever runs beside the agent that reported the launch."""
     ended = RunEvent.objects.filter(attempt=attempt, kind="process_ended").values("source")
     started = RunEvent.objects.filter(attempt=attempt, kind="process_started", agent__isnull=False)
     rows = started.exclude(source__in=ended).select_related("agent__node")
     found = [
         Worker(agent_id=row.agent.pk, node=row.agent.node.name, rank=row.rank, pid=row.pid) for row in rows if row.agent
     ]
-    if not found and attempt.agent is not None:
-        return [Worker(agent_id=attempt.agent.pk, node=attempt.agent.node.name)]
-    return found
+    if found or attempt.agent is None:
+        return found
+    return _workers_of_job(attempt) or [Worker(agent_id=attempt.agent.pk, node=attempt.agent.node.name)]
+
+
+def _workers_of_job(attempt: RunAttempt) -> list[Worker]:
+    """One worker on each node with an agent on which the cluster's last inventory shows the launch's job: the agent
+    that reads its log may be anywhere."""
+    cluster = attempt.run.cluster
+    row = cluster_inventory.newest_whole(cluster) if attempt.job_id else None
+    jobs = cluster_inventory.contents_of(row).jobs if row else ()
+    nodes = next((job.nodes for job in jobs if job.job_id == attempt.job_id), ())
+    agents = agents_by_node(cluster) if nodes else {}
+    return [Worker(agent_id=agents[name].pk, node=name) for name in nodes if name in agents]
 
 
 def agents_by_node(cluster: Cluster) -> dict[str, Agent]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from muster_agent.hooks.step_patterns import StepLog
 from muster_agent.jobs.loader_compare import Loader
 from muster_agent.tasks.limits import Limits
 from muster_agent.tasks.link_fault import LinkFault
@@ -33,6 +34,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The team's own loaders that a drill may compare with, by name; each runs through a sudo rule of its user."""
     nvrx_cycles: dict[str, str] = {}
     """From each folder where NVRx's launcher writes cycle files to the name of its run."""
+    step_logs: tuple[StepLog, ...] = ()
+    """Logs of trainers without the hook, with the patterns of the lines that tell of a step and of a resume."""
     ca_file: str | None = None
     slots: int = 1
     allow_disrupt: bool = True
@@ -71,6 +74,10 @@ class StateDirectory(NamedTuple):
     @property
     def hook_offsets(self) -> Path:
         return self.path / "hook-offsets.json"
+
+    @property
+    def step_logs(self) -> Path:
+        return self.path / "step-logs.json"
 
     @property
     def lock(self) -> Path:

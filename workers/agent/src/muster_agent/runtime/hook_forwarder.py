@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from muster_agent.hooks.log_follower import LogFollower
 from muster_agent.hooks.nvrx_cycles import CycleReader
 from muster_agent.hooks.spool_reader import HookSpoolReader
 from muster_agent.protocol.wire import HookBatch, HookRecord
@@ -32,12 +33,14 @@ class HookForwarder(threading.Thread):
         directory: Path | None,
         offsets_path: Path,
         cycles: CycleReader | None = None,
+        logs: LogFollower | None = None,
     ) -> None:
         super().__init__(name="hook-forwarder", daemon=True)
         self._client = client
         self._clock = clock
         self._reader = HookSpoolReader(directory, state_path=offsets_path)
         self._cycles = cycles or CycleReader({})
+        self._logs = logs
         self._look_at_cycles_at = 0.0
         self._ended = threading.Event()
         self._failures = 0
@@ -60,6 +63,17 @@ class HookForwarder(threading.Thread):
             self._client.hook_records(HookBatch(records=tuple(map(self._at_server, records))))
             self._cycles.sent(records)
 
+    def _forward_logs(self) -> None:
+        """Steps that trainers without the hook wrote into their logs. An error leaves them for the next look."""
+        records = self._logs.read_new()[:BATCH_RECORDS] if self._logs else []
+        if not records or self._logs is None:
+            return
+        try:
+            self._client.hook_records(HookBatch(records=tuple(map(self._at_server, records))))
+        except (Refused, Conflicted) as error:
+            log.error("%d records of logs were refused and are dropped: %s", len(records), error)
+        self._logs.sent(records)
+
     def forward(self) -> float:
         """Forward what is new; gives the seconds until the next look."""
         try:
@@ -68,6 +82,7 @@ class HookForwarder(threading.Thread):
                 self._client.hook_records(HookBatch(records=tuple(map(self._at_server, records))))
             self._reader.commit()
             self._forward_cycles()
+            self._forward_logs()
         except (Refused, Conflicted) as error:
             log.error("%d hook records were refused and are dropped: %s", len(records), error)
             self._commit()

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from muster_agent import __version__
+from muster_agent.hooks.log_follower import LogFollower
 from muster_agent.hooks.nvrx_cycles import CycleReader
 from muster_agent.protocol.wire import PollReply, RunningTask, TaskOrder, TaskResult
 from muster_agent.runtime import holding as holdings
@@ -88,8 +89,14 @@ class Agent:
             reload_credential=self._reload_credential,
         )
         self.courier = Courier(self.client, self.spool, self.clock, self.holdings)
-        cycles = CycleReader(config.nvrx_cycles)
-        self._hooks = HookForwarder(self.client, self.clock, self._hook_directory, state.hook_offsets, cycles)
+        self._hooks = HookForwarder(
+            self.client,
+            self.clock,
+            self._hook_directory,
+            state.hook_offsets,
+            CycleReader(config.nvrx_cycles),
+            LogFollower(config.step_logs, state.step_logs),
+        )
 
     # -- life ----------------------------------------------------------------------------------------------------------
     def run(self) -> None:
