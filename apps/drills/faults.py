@@ -17,7 +17,7 @@ from apps.drills import selectors
 from apps.drills.finish import OWNER_KIND
 from apps.drills.models import Drill, Fault
 from apps.drills.reading import CannotRun
-from apps.drills.workers import Worker, choose_worker
+from apps.drills.workers import Worker, choose_worker, fitting
 from apps.fleet import tasks
 from apps.fleet.models import Agent, AgentTask
 from apps.fleet.schedulers.access import required_scheduler, scheduler_of
@@ -46,34 +46,54 @@ class Injection:
 # -- before ------------------------------------------------------------------------------------------------------------
 def chosen_worker(drill: Drill, attempt: RunAttempt) -> Worker:
     """Whom to break. Raises CannotRun where nobody fits or may be broken."""
+    fit = fitting_workers(drill, attempt)
+    worker = choose_worker(fit, rank=drill.worker_rank, seed=drill.seed)
+    if drill.fault == Fault.NODE:
+        _check_node(drill, attempt, worker.node)
+    else:
+        require_agent(attempt, worker)
+    return worker
+
+
+def fitting_workers(drill: Drill, attempt: RunAttempt) -> list[Worker]:
+    """Those of which the drill breaks one; never empty. Raises CannotRun."""
     workers = selectors.live_workers(attempt)
-    worker = choose_worker(workers, rank=drill.worker_rank, node=drill.worker_node, seed=drill.seed)
-    if worker is None:
+    fit = fitting(workers, rank=drill.worker_rank, node=drill.worker_node)
+    if not fit:
         wanted = " ".join(
             [f"rank {drill.worker_rank}"] * (drill.worker_rank is not None)
             + [f"on {drill.worker_node}"] * bool(drill.worker_node)
         )
         there = ", ".join(one.who for one in workers[:8]) or "none"
         raise CannotRun(f"Launch {attempt.launch_id} has no worker {wanted}; registered are: {there}.")
-    if drill.fault == Fault.NODE:
-        _check_node(drill, worker.node)
-    else:
-        agent = Agent.objects.filter(pk=worker.agent_id).first()
-        if agent is None or not selectors.can_work(agent):
-            raise CannotRun(
-                f"The agent beside launch {attempt.launch_id} is not online, so nothing there may be signalled."
-            )
-    return worker
+    return fit
 
 
-def _check_node(drill: Drill, name: str) -> None:
+def require_agent(attempt: RunAttempt, worker: Worker) -> None:
+    """Raises CannotRun where nobody beside the worker could break it."""
+    agent = Agent.objects.filter(pk=worker.agent_id).first()
+    if agent is None or not selectors.can_work(agent):
+        raise CannotRun(
+            f"The agent beside launch {attempt.launch_id} is not online, so nothing there may be signalled."
+        )
+
+
+def _check_node(drill: Drill, attempt: RunAttempt, name: str) -> None:
+    """Asked of the scheduler itself: what is known of the job's nodes may be minutes old."""
     try:
-        node = required_scheduler(drill.cluster).node(name)
+        scheduler = required_scheduler(drill.cluster)
+        node = scheduler.node(name)
+        job = scheduler.job(attempt.job_id) if attempt.job_id else None
     except SchedulerError as problem:
         raise CannotRun(str(problem)) from problem
     if not node.usable:
         why = f" ({node.reason})" if node.reason else ""
         raise CannotRun(f"{name} is {node.state}{why} already: somebody works on it, so no drill does.")
+    if job is not None and job.nodes and name not in job.nodes:
+        raise CannotRun(
+            f"Job {job.job_id} runs on {', '.join(job.nodes[:8])} and not on {name}: take an inventory of the cluster, "
+            "then start the drill again."
+        )
 
 
 def ask_agent(drill: Drill, attempt: RunAttempt, worker: Worker) -> None:

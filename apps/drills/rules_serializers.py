@@ -59,11 +59,13 @@ class UpdateRulesSerializer(StrictSerializer):
 
 
 class PreviewSerializer(serializers.Serializer[Any]):
-    """What a drill would touch if it began now; nothing is stored. `refusals` empty: it would begin."""
+    """What a drill would touch if it began now; nothing is stored. `refusals` empty: it would begin. Of several
+    `candidates` one is taken at random, and `nodes` are those of any one of them."""
 
     kind = serializers.CharField()
     disrupts = serializers.BooleanField()
     needs_approval = serializers.BooleanField()
+    effect = serializers.CharField(source="outlook.effect", help_text="What breaks; empty for a drill that reads.")
     nodes = serializers.ListField(child=serializers.CharField(), source="radius.nodes")
     total_bytes = serializers.IntegerField(source="radius.total_bytes", allow_null=True)
     tier_ratio = serializers.FloatField(
@@ -73,4 +75,17 @@ class PreviewSerializer(serializers.Serializer[Any]):
     checkpoint_step = serializers.IntegerField(source="placement.checkpoint.step", default=None, allow_null=True)
     tier_name = serializers.CharField(source="placement.tier.name", default=None, allow_null=True)
     ladder = serializers.ListField(child=serializers.IntegerField())
+    launch_id = serializers.CharField(source="outlook.launch.launch_id", default=None, allow_null=True)
+    last_step = serializers.IntegerField(source="outlook.launch.last_step", default=None, allow_null=True)
+    last_report_at = serializers.DateTimeField(source="outlook.launch.last_report_at", default=None, allow_null=True)
+    candidates = serializers.ListField(
+        child=serializers.CharField(),
+        source="outlook.candidates",
+        help_text="Workers (failover) or nodes (standby) of which one is taken; the first 100.",
+    )
+    candidate_count = serializers.IntegerField(source="outlook.candidate_count")
+    spare = serializers.CharField(source="outlook.spare", help_text="Of a standby drill; else empty.")
+    inventory_at = serializers.DateTimeField(
+        source="outlook.inventory_at", allow_null=True, help_text="As of when the scheduler's nodes are known."
+    )
     refusals = serializers.ListField(child=serializers.CharField())

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -38,15 +39,29 @@ class Unfit(Exception):
 
 
 # -- the beginning -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Candidates:
+    """`nodes`: one of them is taken out; `spare` takes its place."""
+
+    nodes: tuple[SchedulerNode, ...]
+    spare: SchedulerNode
+    agents: Mapping[str, Agent]
+
+
+def candidates(drill: Drill, nodes: Sequence[SchedulerNode]) -> Candidates:
+    """Whom a drill would put where, of the scheduler's `nodes`. Raises CannotRun."""
+    agents = selectors.agents_by_node(drill.cluster)
+    return Candidates(_fitting_nodes(drill, nodes, agents), _chosen_spare(nodes, agents), agents)
+
+
 def begin(drill: Drill) -> bool:
     """Choose the node and its spare. Raises CannotRun."""
     try:
         nodes = required_scheduler(drill.cluster).snapshot().nodes
     except SchedulerError as problem:
         raise CannotRun(str(problem)) from problem
-    agents = selectors.agents_by_node(drill.cluster)
-    node = _chosen_node(drill, nodes, agents)
-    spare = _chosen_spare(nodes, agents)
+    found = candidates(drill, nodes)
+    node, spare, agents = random.Random(drill.seed).choice(found.nodes), found.spare, found.agents
     require_small_enough(drill, safety.Radius(nodes=(node.name, spare.name)))
     now = timezone.now()
     chosen = {one.name: agents[one.name].pk for one in (node, spare)}
@@ -68,16 +83,18 @@ def begin(drill: Drill) -> bool:
     return moved
 
 
-def _chosen_node(drill: Drill, nodes: tuple[SchedulerNode, ...], agents: dict[str, Agent]) -> SchedulerNode:
+def _fitting_nodes(
+    drill: Drill, nodes: Sequence[SchedulerNode], agents: Mapping[str, Agent]
+) -> tuple[SchedulerNode, ...]:
     usable = [node for node in nodes if node.usable and node.name in agents]
     fitting = [node for node in usable if drill.worker_node in ("", node.name)]
     if not fitting:
         wanted = drill.worker_node or "that the scheduler uses and whose agent is online"
         raise CannotRun(f"There is no node {wanted} to take out: in use with an agent are {_names(usable)}.")
-    return random.Random(drill.seed).choice(sorted(fitting, key=lambda node: node.name))
+    return tuple(sorted(fitting, key=lambda node: node.name))
 
 
-def _chosen_spare(nodes: tuple[SchedulerNode, ...], agents: dict[str, Agent]) -> SchedulerNode:
+def _chosen_spare(nodes: Sequence[SchedulerNode], agents: Mapping[str, Agent]) -> SchedulerNode:
     parked = [node for node in nodes if node.parked]
     ready = [node for node in parked if node.name in agents]
     if not ready:

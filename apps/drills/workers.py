@@ -21,11 +21,9 @@ class Worker:
         return self.node if self.rank is None else f"rank {self.rank} on {self.node}"
 
 
-def choose_worker(workers: Sequence[Worker], *, rank: int | None, node: str, seed: int) -> Worker | None:
-    """The named one (by rank, by node, or by both), else a random one, the same for the same seed and workers."""
-    fit = fitting(workers, rank=rank, node=node)
-    if not fit:
-        return None
+def choose_worker(fit: Sequence[Worker], *, rank: int | None, seed: int) -> Worker:
+    """Of workers that fit, in `fitting`'s order: the first of a named rank, else a random one, the same for the same
+    seed and workers."""
     return fit[0] if rank is not None else random.Random(seed).choice(fit)
 
 

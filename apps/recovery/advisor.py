@@ -5,7 +5,7 @@ Vectors are in tests/recovery/test_advisor.py, from the papers that the formulas
 
 from __future__ import annotations
 
-from math import comb, exp, sqrt
+from math import exp, sqrt
 
 SECONDS_PER_DAY = 86_400.0
 FAILURES_PER_NODE_DAY = 6.5e-3
@@ -38,13 +38,6 @@ def effective_training_ratio(
     interval = sqrt(2 * save_seconds * mtbf) if interval_seconds is None else interval_seconds
     useful = (1 - (restart_seconds + interval / 2) / mtbf) / (1 + save_seconds / interval)
     return max(0.0, useful)
-
-
-def detection_probability(total: int, damaged: int, sampled: int) -> float:
-    """That an audit of `sampled` of `total` chunks meets at least one of `damaged`."""
-    if sampled > total - damaged:
-        return 1.0
-    return 1 - comb(total - damaged, sampled) / comb(total, sampled)
 
 
 def spares_needed(

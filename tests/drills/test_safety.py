@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import factories
+import msgspec
 import pytest
 from django.test import Client
 from django.utils import timezone
 from drill_agents import Yard, advanced, run_to_end, tasks_of
 
 from apps.accounts.models import Role
-from apps.checkpoints.models import RunAttempt
+from apps.checkpoints.models import RunAttempt, RunEvent, TrainingRun
 from apps.core.errors import Conflict, InvalidInput
 from apps.drills import preview, rules, safety, schedules, services
 from apps.drills.models import Drill, DrillPlan, DrillRules, PlanOccurrence
+from apps.fleet.inventory import Contents, InventoryNode
+from apps.fleet.models import ClusterInventory
+from apps.fleet.schedulers.base import SchedulerNode
 from apps.storage.models import TierCeiling
 
 pytestmark = pytest.mark.django_db
@@ -209,6 +213,71 @@ def test_a_preview_names_nodes_bytes_and_share_and_starts_nothing(yard: Yard) ->
     assert Drill.objects.count() == 0
     rule(yard, max_nodes=1, plan_only=True)
     assert len(preview.preview(yard.run, {"kind": "reload"}).refusals) == 2
+
+
+def posted(client: Client, run: TrainingRun, **spec: Any) -> dict[str, Any]:
+    """The API's preview of a drill."""
+    olga = {"Authorization": f"Bearer {factories.token(factories.user('olga', Role.OPERATOR))}"}
+    body = {"run": run.pk, **spec}
+    answer = client.post("/api/v1/drills/preview", body, content_type="application/json", headers=olga)
+    assert answer.status_code == 200, answer.content
+    return dict(answer.json())
+
+
+def ranks(yard: Yard, count: int) -> None:
+    """So many processes of the launch that trains, on both nodes."""
+    for rank in range(count):
+        agent = yard.agents[rank % 2]
+        values = {"agent": agent, "source": f"s{rank}", "seq": 1, "kind": "process_started", "mono_seconds": 0.0}
+        attempt = RunAttempt.objects.get(launch_id="L1")
+        RunEvent.objects.create(run=yard.run, attempt=attempt, at=timezone.now(), rank=rank, pid=100 + rank, **values)
+
+
+def test_the_api_previews_a_failover_with_the_launch_and_the_workers_it_could_break(yard: Yard, client: Client) -> None:
+    ranks(yard, 4)
+    told = posted(client, yard.run, kind="failover", signal_name="SIGTERM")
+    assert (told["launch_id"], told["last_step"], told["candidate_count"]) == ("L1", 5, 4)
+    assert told["candidates"] == [f"rank {rank} on gpu-{rank % 2 + 1}" for rank in range(4)]
+    assert (told["effect"], told["refusals"]) == ("The process is ended by SIGTERM.", [])
+    assert Drill.objects.count() == 0
+
+
+def test_a_preview_says_that_nobody_fits_and_that_no_launch_trains(yard: Yard) -> None:
+    ranks(yard, 2)
+    told = preview.preview(yard.run, {"kind": "failover", "worker_rank": 7})
+    assert told.refusals == ("Launch L1 has no worker rank 7; registered are: rank 0 on gpu-1, rank 1 on gpu-2.",)
+    RunAttempt.objects.update(last_report_at=timezone.now() - timedelta(hours=1))
+    assert "has reported in the last two minutes" in preview.preview(yard.run, {"kind": "failover"}).refusals[0]
+
+
+def inventoried(yard: Yard, *nodes: SchedulerNode) -> None:
+    """As if the cluster's scheduler had told of `nodes` just now."""
+    found = Contents(nodes=tuple(InventoryNode(name=node.name, scheduler=node) for node in nodes))
+    counts = dict.fromkeys(("usable_count", "gpu_count", "job_count", "change_count"), 0)
+    ClusterInventory.objects.create(
+        cluster=yard.cluster, taken_at=timezone.now(), seconds=0.1, node_count=len(nodes), scheduler="slurm",
+        contents=msgspec.to_builtins(found), **counts,
+    )  # fmt: skip
+
+
+def test_a_standby_drill_is_previewed_from_the_last_inventory_without_asking_the_scheduler(
+    yard: Yard, client: Client
+) -> None:
+    told = posted(client, yard.run, kind="standby")
+    assert "inventoried" in told["refusals"][0]
+    used = SchedulerNode(name="gpu-1", state="idle", usable=True)
+    spare = SchedulerNode(name="gpu-2", state="idle+drain", usable=False, parked=True, reason="muster standby")
+    inventoried(yard, used, spare)
+    told = preview.preview(yard.run, {"kind": "standby"})
+    assert (told.outlook.candidates, told.outlook.spare, told.refusals) == (("gpu-1",), "gpu-2", ())
+    assert told.radius.nodes == ("gpu-1", "gpu-2")
+
+
+def test_a_preview_of_a_node_fault_says_where_the_node_is_out_of_use_already(yard: Yard) -> None:
+    ranks(yard, 1)
+    inventoried(yard, SchedulerNode(name="gpu-1", state="down", usable=False))
+    told = preview.preview(yard.run, {"kind": "failover", "fault": "node"})
+    assert told.refusals == ("gpu-1 is out of use already.",)
 
 
 def test_rules_are_changed_by_admins_and_a_bad_one_names_its_field(yard: Yard, client: Client) -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from apps.recovery.advisor import (
     daly_interval_seconds,
-    detection_probability,
     effective_training_ratio,
     failure_cost,
     mtbf_seconds,
@@ -39,14 +38,6 @@ def test_effective_training_ratio(save: float, restart: float, ratio: float) -> 
 
 def test_a_restart_longer_than_the_time_between_failures_trains_nothing() -> None:
     assert effective_training_ratio(300, 10_000, 6480) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("total", "damaged", "sampled", "chance"),
-    [(1024, 1, 102, 0.0996), (10, 10, 1, 1.0), (10, 1, 10, 1.0), (10, 0, 5, 0)],
-)
-def test_chance_that_a_sampled_audit_meets_the_damage(total: int, damaged: int, sampled: int, chance: float) -> None:
-    assert detection_probability(total, damaged, sampled) == pytest.approx(chance, abs=5e-5)
 
 
 def test_spares_for_16384_gpus_with_a_day_of_repair() -> None:

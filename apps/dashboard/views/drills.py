@@ -26,8 +26,6 @@ from apps.dashboard.live import progress_of
 from apps.dashboard.selectors import drills as rows_of
 from apps.drills import preview, safety, selectors, services
 from apps.drills.models import Drill, DrillKind
-from apps.drills.workers import fitting
-from apps.fleet import selectors as fleet
 from apps.fleet.access import require_role, role_on, scoped
 from apps.storage.models import StorageTier
 
@@ -214,7 +212,7 @@ def drill_start(request: HttpRequest) -> HttpResponse:
         told = preview.preview(run, spec)
         return render(request, "dashboard/drill_start.html", {"form": form, "runs": runs, "told": told})
     if spec["kind"] in safety.DISRUPTIVE and request.POST.get("confirmed") != "yes":
-        return render(request, "dashboard/drill_confirm.html", _preview(run, spec, request.POST))
+        return render(request, "dashboard/drill_confirm.html", _confirmation(run, spec, request.POST))
     try:
         drill = services.create_drill(run=run, spec=spec, actor=actor)
     except (InvalidInput, Conflict) as error:
@@ -252,16 +250,10 @@ def _initial(request: HttpRequest, runs: list[TrainingRun]) -> dict[str, Any]:
     return initial
 
 
-def _preview(run: TrainingRun, spec: dict[str, Any], posted: QueryDict) -> dict[str, Any]:
-    """What a failover would touch: the launch that trains now, its workers that fit, the agents of its cluster."""
-    attempt = selectors.live_attempt(Drill(run=run, cluster=run.cluster))
-    there = selectors.live_workers(attempt) if attempt else []
-    workers = fitting(there, rank=spec.get("worker_rank"), node=spec.get("worker_node", ""))
-    agents = list(fleet.usable_agents(run.cluster)[:200])
+def _confirmation(run: TrainingRun, spec: dict[str, Any], posted: QueryDict) -> dict[str, Any]:
+    """What a disruptive drill would touch, and the form once more."""
     repeated = [(name, value) for name in posted for value in posted.getlist(name) if name != "csrfmiddlewaretoken"]
-    return {
-        "run": run, "spec": spec, "attempt": attempt, "workers": workers, "agents": agents, "repeated": repeated,
-    }  # fmt: skip
+    return {"run": run, "spec": spec, "told": preview.preview(run, spec), "repeated": repeated}
 
 
 @pages.page

@@ -218,6 +218,9 @@ def test_a_ratio_outside_its_range_is_refused(ratio: float) -> None:
 
 def test_the_chance_of_finding_damage_is_the_hypergeometric_one() -> None:
     assert detection_probability(1024, 102, 1) == pytest.approx(0.0996, abs=5e-5)
+    assert detection_probability(10, 1, 10) == 1.0
+    assert detection_probability(10, 10, 1) == 1.0
+    assert detection_probability(10, 5, 0) == 0
     assert detection_probability(10, 3, 2) == pytest.approx(1 - (7 * 6) / (10 * 9))
     assert detection_probability(10, 10) == 1.0
     assert detection_probability(10, 0) == 0.0
