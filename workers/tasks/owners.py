@@ -8,6 +8,7 @@ from apps.audits import repairs
 from apps.audits import taking as audits
 from apps.checkpoints import scans
 from apps.drills import engine as drills
+from apps.drills import node_actions
 from apps.storage import ceilings
 from apps.transfers import moving as transfers
 
@@ -17,6 +18,7 @@ ADVANCE: dict[str, Callable[[str], None]] = {
     "audit": audits.advance,
     "repair": repairs.advance,
     "drill": drills.advance,
+    "node_action": node_actions.advance,
     "ceiling": ceilings.advance,
 }
 """Each takes the row's id, looks at the row and its tasks, and does what is due now; calling it twice is harmless."""
@@ -27,6 +29,7 @@ DUE: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("audit", audits.due),
     ("repair", repairs.due),
     ("drill", drills.due),
+    ("node_action", node_actions.due),
     ("ceiling", ceilings.due),
 )
 """Each gives the ids of unfinished rows whose `next_attempt_at` has come."""

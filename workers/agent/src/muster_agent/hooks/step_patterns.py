@@ -87,40 +87,56 @@ def compiled(text: str, what: str) -> re.Pattern[str]:
         raise BadPattern(f"the pattern {what} is none: {error}") from error
     if "step" not in pattern.groupindex:
         raise BadPattern(f"the pattern {what} has no group (?P<step>...)")
-    wide = _wide_repeats(tree, what, inside_repeat=False)
-    if wide > MAX_WIDE_REPEATS:
+    walk = _Walk(what)
+    walk.over(tree)
+    if walk.wide > MAX_WIDE_REPEATS:
         raise BadPattern(
-            f"the pattern {what} has {wide} repeats of any character, and at most {MAX_WIDE_REPEATS} may be: write "
+            f"the pattern {what} has {walk.wide} repeats of any character, at most {MAX_WIDE_REPEATS} may be: write "
             r"\d{1,12} or \s{1,8} where digits or spaces are meant"
         )
     return pattern
 
 
-def _wide_repeats(tree: Any, what: str, *, inside_repeat: bool) -> int:
-    """How many repeats could each take any part of a line. Raises BadPattern for what multiplies them."""
-    count, last_narrow = 0, None
-    for code, argument in tree:
-        if code in _REFUSED:
-            raise BadPattern(f"the pattern {what} has {_REFUSED[code]}, which may take for ever on an unlucky line")
-        narrow = None
-        if code in _REPEATS:
-            _least, most, repeated = argument
-            narrow = _narrow(repeated)
-            if most > 1 and (inside_repeat or (narrow is not None and narrow == last_narrow)):
-                raise BadPattern(f"the pattern {what} repeats what repeats, which may take for ever on an unlucky line")
-            count += _wide_repeats(repeated, what, inside_repeat=inside_repeat or most > 1)
-            count += most > BOUNDED_REPEAT and narrow is None
-        elif code is codes.BRANCH:
-            if inside_repeat:
-                raise BadPattern(f"the pattern {what} repeats a choice, which may take for ever on an unlucky line")
-            count += sum(_wide_repeats(one, what, inside_repeat=inside_repeat) for one in argument[1])
-        elif code is codes.SUBPATTERN:
-            count += _wide_repeats(argument[-1], what, inside_repeat=inside_repeat)
-            narrow = _narrow_group(argument[-1])
-        elif code is codes.ATOMIC_GROUP:
-            count += _wide_repeats(argument, what, inside_repeat=inside_repeat)
-        last_narrow = narrow
-    return count
+class _Walk:
+    """Through a pattern's tree. `wide`: how many repeats could each take any part of a line. Raises BadPattern for what
+    multiplies them."""
+
+    def __init__(self, what: str) -> None:
+        self.wide = 0
+        self._what = what
+        self._last: Any = None
+        """The class that the element before repeats, if it is a narrow one."""
+
+    def over(self, tree: Any, *, inside_repeat: bool = False) -> None:
+        for code, argument in tree:
+            if code in _REFUSED:
+                raise self._bad(f"has {_REFUSED[code]}")
+            if code in _REPEATS:
+                self._repeat(*argument, inside_repeat=inside_repeat)
+            elif code is codes.SUBPATTERN:
+                self.over(argument[-1], inside_repeat=inside_repeat)
+            elif code is codes.ATOMIC_GROUP:
+                self.over(argument, inside_repeat=inside_repeat)
+            elif code is codes.BRANCH:
+                if inside_repeat:
+                    raise self._bad("repeats a choice")
+                for one in argument[1]:
+                    self._last = None
+                    self.over(one)
+                self._last = None
+            else:
+                self._last = None
+
+    def _repeat(self, _least: int, most: int, repeated: Any, *, inside_repeat: bool) -> None:
+        narrow = _narrow(repeated)
+        if most > 1 and (inside_repeat or (narrow is not None and narrow == self._last)):
+            raise self._bad("repeats what repeats")
+        self.over(repeated, inside_repeat=inside_repeat or most > 1)
+        self.wide += most > BOUNDED_REPEAT and narrow is None
+        self._last = narrow
+
+    def _bad(self, does: str) -> BadPattern:
+        return BadPattern(f"the pattern {self._what} {does}, which may take for ever on an unlucky line")
 
 
 def _narrow(repeated: Any) -> Any:
@@ -128,11 +144,6 @@ def _narrow(repeated: Any) -> Any:
     if len(repeated) != 1 or repeated[0][0] is not codes.IN or len(repeated[0][1]) != 1:
         return None
     return repeated[0][1][0] if repeated[0][1][0] in _NARROW else None
-
-
-def _narrow_group(tree: Any) -> Any:
-    """As `_narrow`, of a group that holds nothing but such a repeat."""
-    return _narrow(tree[0][1][2]) if len(tree) == 1 and tree[0][0] in _REPEATS else None
 
 
 def _whole(text: str | None) -> int | None:
