@@ -8,6 +8,7 @@ from apps.fleet.models import Cluster
 from apps.fleet.schedulers.base import Scheduler, SchedulerError
 from apps.fleet.schedulers.kubernetes import Kubernetes
 from apps.fleet.schedulers.slurm import Slurm
+from apps.fleet.schedulers.slurm_rest import SlurmRest
 
 
 def scheduler_of(cluster: Cluster) -> Scheduler | None:
@@ -18,9 +19,11 @@ def scheduler_of(cluster: Cluster) -> Scheduler | None:
     if path is None:
         raise SchedulerError(
             f"How to reach the scheduler of {cluster.name} is not configured: add `{cluster.name}=/path/to/slurm.conf` "
-            "(or a kubeconfig in JSON) to MUSTER_SCHEDULERS where the workers run."
+            "(or a kubeconfig in JSON, or how slurmrestd is reached) to MUSTER_SCHEDULERS where the workers run."
         )
-    return Kubernetes(path) if cluster.scheduler == Cluster.Scheduler.KUBERNETES else Slurm(path)
+    if cluster.scheduler == Cluster.Scheduler.KUBERNETES:
+        return Kubernetes(path)
+    return SlurmRest(path) if path.endswith(".json") else Slurm(path)
 
 
 def required_scheduler(cluster: Cluster) -> Scheduler:

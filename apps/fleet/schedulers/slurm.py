@@ -11,16 +11,17 @@ from apps.fleet.schedulers.base import SchedulerError, SchedulerJob, SchedulerNo
 
 ANSWER_SECONDS = 10.0
 """A controller that is down makes its programs wait for minutes."""
+REQUEUE_HOLD_CURE = (
+    "Slurm holds a requeued job for one second more than AuthInfo's cred_expire (120 s by default); a lower "
+    "cred_expire in slurm.conf on all nodes shortens it, and must still cover the longest prolog."
+)
 _NODE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class Slurm:
     """Asks the Slurm of one `slurm.conf`. Changing nodes needs a Slurm operator or administrator."""
 
-    requeue_hold_cure = (
-        "Slurm holds a requeued job for one second more than AuthInfo's cred_expire (120 s by default); a lower "
-        "cred_expire in slurm.conf on all nodes shortens it, and must still cover the longest prolog."
-    )
+    requeue_hold_cure = REQUEUE_HOLD_CURE
 
     def __init__(self, configuration: str) -> None:
         self._configuration = configuration

@@ -53,6 +53,41 @@ def parse_partitions(text: str) -> tuple[Partition, ...]:
     )
 
 
+def parse_partitions_json(text: str) -> tuple[Partition, ...]:
+    """`GET /slurm/v0.0.N/partitions/`. Raises SchedulerError."""
+    return tuple(_partition(row) for row in _rows(text, "partitions"))
+
+
+def _partition(row: dict[str, Any]) -> Partition:
+    """Up to v0.0.38 everything lies flat; later the state is in `partition`, and the count in `nodes`."""
+    inner, nodes = row.get("partition"), row.get("nodes")
+    state = _words(inner.get("state") if isinstance(inner, dict) else row.get("state"))
+    count = _number(nodes.get("total") if isinstance(nodes, dict) else row.get("total_nodes"))
+    return Partition(name=str(row.get("name") or ""), state="+".join(state) or "unknown", node_count=count or 0)
+
+
+def parse_rest_version(text: str) -> str:
+    """From the `meta` of any answer of slurmrestd: `22.05.8`; "" where it does not say."""
+    try:
+        meta = json.loads(text).get("meta") or {}
+        told = meta.get("Slurm") or meta.get("slurm") or {}
+        release = str(told.get("release") or "")
+    except (ValueError, AttributeError):
+        return ""
+    found = re.search(r"\d+(?:\.\d+)+", release)
+    return found[0] if found else ""
+
+
+def problems_of(text: str) -> list[str]:
+    """What an answer of slurmrestd says went wrong."""
+    try:
+        errors = json.loads(text).get("errors") or ()
+    except (ValueError, AttributeError):
+        return []
+    told = [one.get("description") or one.get("error") or "" for one in errors if isinstance(one, dict)]
+    return [one for one in told if one]
+
+
 def parse_version(text: str) -> str:
     """`scontrol --version`: `slurm-wlm 22.05.8`."""
     return text.strip().rpartition(" ")[2]
