@@ -4,13 +4,14 @@ from django.urls import URLPattern, URLResolver, re_path
 from rest_framework.routers import SimpleRouter
 
 from apps.checkpoints.api import ID
-from apps.drills import api, rules_api
+from apps.drills import api, node_actions_api, rules_api
 
 router = SimpleRouter()
 router.trailing_slash = "/?"
 router.register("drills", api.DrillViewSet, "api-drill")
 router.register(rf"drills/(?P<drill>{ID})/ranks", api.RankViewSet, "api-drill-rank")
 router.register(rf"drills/(?P<drill>{ID})/events", api.DrillEventViewSet, "api-drill-event")
+router.register("node-actions", node_actions_api.NodeActionViewSet, "api-node-action")
 router.register("plans", api.PlanViewSet, "api-plan")
 router.register(rf"plans/(?P<plan>{ID})/occurrences", api.OccurrenceViewSet, "api-plan-occurrence")
 

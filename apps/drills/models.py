@@ -10,6 +10,7 @@ from django.db import models
 from apps.checkpoints.models import Placement, RunAttempt, TrainingRun
 from apps.core.fields import IdField
 from apps.core.models import Occurrence, Scheduled
+from apps.drills.node_models import NodeAction as NodeAction
 from apps.fleet.models import Cluster, Node, TaskGroup
 from apps.storage.models import StorageTier
 

@@ -44,17 +44,22 @@ def require_allowed(run: TrainingRun, kind: str, now: datetime | None = None) ->
         raise Conflict(
             f"{run.name} is protected: no drill touches it until an admin takes it off the list.", code="run_protected"
         )
-    if kind not in DISRUPTIVE:
-        return
-    if not run.cluster.allows_disruption:
+    if kind in DISRUPTIVE:
+        require_disruption_allowed(run.cluster, at)
+
+
+def require_disruption_allowed(cluster: Cluster, now: datetime | None = None) -> None:
+    """Raises Conflict with the rule that forbids to disrupt anything on `cluster` now."""
+    at, rules = now or timezone.now(), rules_of(cluster)
+    if not cluster.allows_disruption:
         raise Conflict(
-            f"Disruptive drills are off on {run.cluster.name}: an admin can allow them in the cluster's settings.",
+            f"Disruptive drills are off on {cluster.name}: an admin can allow them in the cluster's settings.",
             code="disruption_not_allowed",
         )
     _require_open_window(rules, at)
     if breaker_is_open(rules, at):
         raise Conflict(
-            f"The last {rules.breaker_failures} disruptive drills on {run.cluster.name} went wrong, so no other one "
+            f"The last {rules.breaker_failures} disruptive drills on {cluster.name} went wrong, so no other one "
             "starts: see why, then have an admin reset the breaker.",
             code="breaker_open",
         )

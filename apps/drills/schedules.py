@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.core.schedules import Schedule
-from apps.drills import engine, selectors, services
+from apps.drills import engine, node_actions, selectors, services
 from apps.drills.calendar import smear
 from apps.drills.finish import UNFINISHED
 from apps.drills.models import Drill, DrillPlan, PlanOccurrence
@@ -19,6 +19,7 @@ def fire_due(now: datetime | None = None) -> int:
     now = now or timezone.now()
     started = PLANS.fire_due(now)
     engine.wake_due(now)
+    node_actions.wake_due(now)
     return started
 
 

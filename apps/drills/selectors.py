@@ -161,15 +161,14 @@ def agents_by_node(cluster: Cluster) -> dict[str, Agent]:
     return {name.partition(".")[0]: agent for name, agent in agents.items()} | agents
 
 
-def needs_of(drill: Drill, name: str) -> tuple[Needs, float | None]:
-    """What a node has to be to stand in for the one that is taken out, and how fast `name` last reloaded."""
-    model = agents_by_node(drill.cluster).get(drill.facts["node"])
-    facts = model.node.facts if model else {}
-    speeds = _reload_speeds(drill.cluster)
+def needs_of(cluster: Cluster, name: str, *, like: Agent | None, gpu_count: int | None) -> tuple[Needs, float | None]:
+    """What a node has to be to do the work of the one whose agent is `like`, and how fast `name` last reloaded."""
+    facts = like.node.facts if like else {}
+    speeds = _reload_speeds(cluster)
     others = [speed for node, speed in speeds.items() if node != name]
     needs = Needs(
-        gpu_count=drill.facts.get("gpu_count"),
-        agent_version=model.version if model else "",
+        gpu_count=gpu_count,
+        agent_version=like.version if like else "",
         file_systems=facts.get("file_systems") or {},
         peer_bytes_per_second=median(others) if others else None,
     )

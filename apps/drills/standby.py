@@ -203,7 +203,8 @@ def _fit(drill: Drill, name: str) -> dict[str, Any] | None:
         return None
     if task.outcome != AgentTask.Outcome.DONE:
         raise Unfit(f"its agent did not answer: {task.error or task.outcome}")
-    needs, own = selectors.needs_of(drill, name)
+    like = selectors.agents_by_node(drill.cluster).get(drill.facts["node"])
+    needs, own = selectors.needs_of(drill.cluster, name, like=like, gpu_count=drill.facts.get("gpu_count"))
     found = fitness.checks(tasks.body(task, ProbeBody), needs, own)
     problem = fitness.unfit(found)
     if problem:

@@ -38,6 +38,11 @@ def wake_due() -> None:
 def request_inventory(*, cluster: Cluster, actor: str) -> None:
     """Take one now, beside the schedule."""
     log_activity(actor=actor, action="cluster.inventory", target_kind="cluster", target_id=cluster.pk)
+    request_again(cluster)
+
+
+def request_again(cluster: Cluster) -> None:
+    """Take one now, since something was changed there."""
     enqueue(TASK, cluster_id=cluster.pk)
 
 

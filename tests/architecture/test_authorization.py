@@ -19,7 +19,7 @@ from apps.accounts.models import RANK, ApiToken, Role, User
 from apps.alerts.models import Alert
 from apps.audits.models import Audit, AuditPolicy, Repair
 from apps.checkpoints.models import InventoryScan, SteplessCheckpoint
-from apps.drills.models import Drill, DrillPlan
+from apps.drills.models import Drill, DrillPlan, NodeAction
 from apps.fleet import services as fleet
 from apps.fleet.models import AgentTask, ClusterGrant, ClusterInventory
 from apps.storage.models import CeilingRun
@@ -178,6 +178,11 @@ OPERATIONS: dict[str, Needs] = {
     "get_drill_rules": VIEWER,
     "update_drill_rules": Needs(ADMIN, body=lambda _ids: {"plan_only": True}),
     "reset_drill_breaker": Needs(ADMIN),
+    "list_node_actions": VIEWER,
+    "get_node_action": VIEWER,
+    "create_node_action": Needs(
+        OPERATOR, body=lambda ids: {"cluster": ids["cluster"], "node_name": "gpu-1", "what": "bring_back"}
+    ),
     "create_plan": Needs(OPERATOR, body=lambda ids: {"run": ids["run"], "name": "p2", "kind": "reload", "cron": ""}),
     "update_plan": Needs(OPERATOR, body=lambda _ids: {"enabled": False}),
     "delete_plan": Needs(OPERATOR),
@@ -276,6 +281,9 @@ def world() -> World:
     alert = Alert.objects.create(
         cluster=east, rule="damage", subject_kind="placement", subject_id=placement.pk, summary="x", opened_at=now
     )
+    action = NodeAction.objects.create(
+        cluster=east, node_name="gpu-9", what="park", requested_by="x", created_at=now, deadline_at=now
+    )
     join_token, _secret = fleet.create_join_token(cluster=east, actor="x")
     counted = dict.fromkeys(("node_count", "usable_count", "gpu_count", "job_count", "change_count"), 0)
     listed = ClusterInventory.objects.create(cluster=east, taken_at=now, seconds=0.1, scheduler="slurm", **counted)
@@ -284,6 +292,7 @@ def world() -> World:
         "cluster-inventorie": listed.pk,
         "node": agent.node_id,
         "agent": agent.pk,
+        "node-action": action.pk,
         "join-token": join_token.pk,
         "tier": tier.pk,
         "ceiling-run": measured.pk,

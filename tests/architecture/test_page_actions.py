@@ -37,6 +37,7 @@ SAME = {
     "dashboard/join_token.html": {"create_join_token"},
     "join-token-revoke": {"delete_join_token"},
     "cluster-disruption": {"update_cluster"},
+    "dashboard/node_action.html": {"create_node_action"},
     "cluster-inventory": {"take_cluster_inventory"},
     "tier-scan": {"create_scan"},
     "tier-measure": {"measure_tier"},

@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 
 from apps.accounts.models import Role
 from apps.dashboard import pages
+from apps.drills.models import NodeAction
 from apps.fleet import cluster_inventory
 from apps.fleet.models import Cluster, ClusterInventory
 from apps.recovery.advice import REPAIR_HOURS
@@ -17,6 +18,7 @@ from apps.recovery.advisor import spares_needed
 
 ROWS = 500
 HISTORY = 20
+ACTIONS = 10
 
 
 @pages.page
@@ -28,6 +30,7 @@ def cluster_detail(request: HttpRequest, cluster_id: str) -> HttpResponse:
         "cluster": cluster,
         "newest": newest,
         "whole": whole,
+        "node_actions": list(NodeAction.objects.filter(cluster=cluster).order_by("-created_at")[:ACTIONS]),
         "history": list(history.order_by("-taken_at")[:HISTORY]),
         "can_operate": pages.operates(request, cluster.pk, Role.OPERATOR),
         **_contents(cluster, whole),
