@@ -32,6 +32,8 @@ PAGES = [
     "drill-start",
     "drill-cancel",
     "drills-stop",
+    "node-park",
+    "node-bring-back",
     "rules",
     "incidents",
     "plans",

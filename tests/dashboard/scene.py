@@ -283,6 +283,8 @@ def operator_pages_of(scene: Scene) -> dict[str, str]:
         "drill-start": f"/drills/start/?run={scene.llama.pk}",
         "drill-cancel": f"/drills/{scene.running.pk}/cancel/",
         "drills-stop": "/drills/stop/",
+        "node-park": f"/clusters/{scene.east.pk}/nodes/gpu-1/park/",
+        "node-bring-back": f"/clusters/{scene.east.pk}/nodes/gpu-4/bring_back/",
         "plan-create": "/plans/new/",
         "plan-delete": f"/plans/{scene.plan.pk}/delete/",
         "policy-create": "/policies/new/",

@@ -19,7 +19,7 @@ from apps.accounts.models import ActivityEntry
 from apps.alerts.models import Alert
 from apps.audits.models import Audit
 from apps.checkpoints.models import InventoryScan
-from apps.drills.models import Drill, DrillPlan, DrillRules
+from apps.drills.models import Drill, DrillPlan, DrillRules, NodeAction
 from apps.fleet.models import Agent, JoinToken
 from apps.storage.models import CeilingRun
 
@@ -449,3 +449,26 @@ def test_only_somebody_else_is_offered_to_approve_a_waiting_failover(scene: Scen
     assert admin.post(f"/drills/{drill.pk}/approve/").status_code == 302
     drill.refresh_from_db()
     assert drill.approved_by == "ada"
+
+
+def test_a_node_is_parked_after_a_question_and_a_refusal_is_told_there(scene: Scene, signed_in: SignIn) -> None:
+    url = f"/clusters/{scene.east.pk}/nodes/gpu-1/park/"
+    asked = signed_in("operator").get(url).content.decode()
+    assert "Park gpu-1 as a spare?" in asked and "llama-70b" in asked, "with the job that runs there"
+    assert signed_in("viewer").post(url).status_code == 403
+    assert not NodeAction.objects.exists()
+    assert signed_in("operator").post(url).status_code == 302
+    action = NodeAction.objects.get()
+    assert (action.node_name, action.what, action.requested_by) == ("gpu-1", "park", scene.users["operator"].username)
+    again = signed_in("operator").post(url)
+    assert again.status_code == 409 and b"at work on gpu-1 already" in again.content
+    page = signed_in("viewer").get(f"/clusters/{scene.east.pk}/").content.decode()
+    assert "Parked and brought back" in page and "Asked for" in page
+    assert signed_in("operator").get(f"/clusters/{scene.east.pk}/nodes/gpu-77/park/").status_code == 404
+
+
+def test_a_standby_drill_is_previewed_with_its_node_and_its_spare(scene: Scene, signed_in: SignIn) -> None:
+    body = {"run": scene.llama.pk, "kind": "standby"}
+    html = signed_in("operator").post("/drills/start/", body).content.decode()
+    assert "Put a spare in on" in html
+    assert "Would begin" in html

@@ -74,7 +74,7 @@ class TailedFile:
         if self._names is None or time.monotonic() < self._look_for_names_at:
             return self._newest
         self._look_for_names_at = time.monotonic() + NAMES_LOOK_SECONDS
-        found = []
+        found: list[tuple[int, str]] = []
         with contextlib.suppress(FileNotFoundError), os.scandir(os.path.dirname(self._path)) as entries:
             for entry in entries:
                 if self._names.fullmatch(entry.name) and entry.is_file() and len(found) < MAX_NAMES:
