@@ -11,7 +11,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.models import Role
-from apps.checkpoints.api import ID
 from apps.core.errors import NotFound
 from apps.core.serializers import StrictSerializer, body_of
 from apps.drills import node_actions
@@ -83,7 +82,7 @@ class NodeActionViewSet(ReadViewSet):
     queryset = NodeAction.objects.all()
     serializer_class = NodeActionSerializer
     filterset_class = NodeActionFilter
-    lookup_value_regex = ID
+    lookup_value_regex = "[a-z0-9_-]+"
     cluster_path = "cluster"
     needs: ClassVar = {"create": Role.OPERATOR}
     sort_fields = ("-created_at",)
