@@ -22,6 +22,8 @@ from deploy.demo.training_job import RUN_NAME, SAVE_EVERY_STEPS, TrainingJob
 OBJECTIVE_SECONDS = 30.0
 EQUAL_STEPS = 20
 DRILL_SECONDS = 120.0
+PROOF_SECONDS = 60.0
+UNPROVEN = ("nothing_resumable", "not_proven", "stale_proof")
 
 
 class Story:
@@ -33,6 +35,7 @@ class Story:
         self._job = job
         self._nodes = nodes
         self.drills: list[Document] = []
+        self._last_problem = ""
 
     def register(self) -> None:
         self._terminal.step("Register a cluster, a storage tier and four nodes, each with a one-use join token")
@@ -146,10 +149,37 @@ class Story:
         )
 
     def take_stock(self) -> None:
-        self._terminal.step("Take stock: inventory again, and ask the server what the run would resume from now")
+        self._terminal.step("Take stock: seal and verify what the resumed training has saved, and ask how ready it is")
         self._scan()
-        answer = self._api.get(f"/runs/{RUN_NAME}/resume-point/")
+        deadline = time.monotonic() + PROOF_SECONDS
+        while True:
+            self.prove_newest()
+            [row] = [row for row in self._api.items("/readiness/") if row["run_name"] == RUN_NAME]
+            if row["verdict"] not in UNPROVEN or time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
+        answer = row["decision"]
         self._terminal.fact(f"step {answer['step']}, {answer['trust']}; {len(answer['skipped'])} passed over")
+        self._terminal.fact(f"{row['verdict']}: {row['sentence']}")
+        if row["verdict"] in UNPROVEN:
+            raise DemoFailure(f"The newest checkpoints were not proven within {PROOF_SECONDS:.0f} s: {row['sentence']}")
+
+    def prove_newest(self) -> None:
+        """Seal whatever was inventoried since, and verify the newest: as a job beside the training would."""
+        for placement in self._unsealed():
+            self._audit(placement, "seal", "passed")
+        newest = next(iter(self._placements()), None)
+        if newest is not None and newest["trust"] == "sealed":
+            self._audit(newest, "verify", "passed")
+
+    def keep_proven(self) -> None:
+        """The same while the demo stays up; what the trainer removed meanwhile, or is being scanned, waits."""
+        try:
+            self.prove_newest()
+        except DemoFailure as problem:
+            if str(problem) != self._last_problem:
+                self._terminal.fact(f"left for later: {problem}")
+            self._last_problem = str(problem)
 
     def _evict(self, checkpoint: Path) -> None:
         """The trainer is about to read these files: from the disk, as after a real loss, not from memory."""
