@@ -15,6 +15,7 @@ from muster_agent.protocol.wire import ReloadBody
 from apps.checkpoints import evidence, placements
 from apps.checkpoints.models import Placement
 from apps.core.moments import utc_moment
+from apps.core.units import rate
 from apps.drills import reload
 from apps.drills.finish import OWNER_KIND
 from apps.drills.models import Drill, DrillKind, DrillRung, RankResult
@@ -94,7 +95,7 @@ def drill_figures(drill: Drill) -> dict[str, Any]:
         "stragglers": list(figures.stragglers),
         "blame": [asdict(late) for late in reload.blame(stored)],
         "balance": asdict(reload.balance(stored)),
-        **_ceilings(drill, widest.client_count),
+        **_ceilings(drill, widest.client_count, figures.bytes_per_second, stored),
     }
     if drill.kind == DrillKind.LOADER_COMPARE:
         facts["loader_compare"] = compared(widest)
@@ -216,13 +217,26 @@ def _method(drill: Drill, rung: DrillRung) -> str:
     return f"{drill.kind} drill {drill.pk}{f', {how}' if how else ''}"[:100]
 
 
-def _ceilings(drill: Drill, client_count: int) -> dict[str, Any]:
-    """What the tier can do with as many clients and with one, as known before this drill adds its own figure."""
+def _ceilings(
+    drill: Drill, client_count: int, together: float | None, clients: Sequence[reload.ClientFigures]
+) -> dict[str, Any]:
+    """What the tier can do with as many clients and with one, as known before this drill adds its own figure; where it
+    was faster, that figure: nothing reaches more than all of a ceiling."""
     if drill.placement is None:
         return {}
     tier_id, now = drill.placement.tier_id, timezone.now()
-    found = {"ceiling": ceiling_for(tier_id, client_count, now), "client_ceiling": ceiling_for(tier_id, 1, now)}
-    return {name: _described(ceiling) for name, ceiling in found.items() if ceiling is not None}
+    fastest = max((one.bytes / one.seconds for one in clients if one.seconds > 0), default=None)
+    reached = {"ceiling": (client_count, together), "client_ceiling": (1, fastest)}
+    found = {name: (ceiling_for(tier_id, count, now), rate) for name, (count, rate) in reached.items()}
+    return {name: _held_against(ceiling, rate) for name, (ceiling, rate) in found.items() if ceiling is not None}
+
+
+def _held_against(ceiling: TierCeiling, reached: float | None) -> dict[str, Any]:
+    known = _described(ceiling)
+    if reached is None or reached <= ceiling.bytes_per_second:
+        return known
+    method = f"this drill, the best that was measured; before it {rate(ceiling.bytes_per_second)} by {ceiling.method}"
+    return {**known, "bytes_per_second": reached, "method": method, "measured_at": timezone.now().isoformat()}
 
 
 def _described(ceiling: TierCeiling) -> dict[str, Any]:

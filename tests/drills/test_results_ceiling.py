@@ -97,6 +97,18 @@ def test_efficiency_is_held_against_a_ceiling_of_as_many_clients(drill: Drill) -
     assert drill.efficiency_ratio is None, "memory is no storage"
 
 
+def test_a_drill_that_beats_the_ceiling_is_the_new_one_and_reaches_no_more_than_all_of_it(drill: Drill) -> None:
+    assert drill.placement is not None
+    record_ceiling(tier=drill.placement.tier, bytes_per_second=80.0, client_count=2, method="reload drill drl_1")
+    rung(drill, 2, 120.0)
+    RankResult.objects.update(seconds=1.0)  # 100 bytes each: 200 bytes a second together
+    figures = results.drill_figures(drill)
+    drill.facts, drill.bytes_per_second, drill.cached_ratio_before = figures["facts"], figures["bytes_per_second"], 0.0
+    assert drill.bytes_per_second == pytest.approx(200)
+    assert drill.efficiency_ratio == pytest.approx(1)
+    assert drill.facts["ceiling"]["method"].endswith("before it 80.0 B/s by reload drill drl_1")
+
+
 def test_without_a_ceiling_of_as_many_clients_efficiency_is_not_measured(drill: Drill) -> None:
     assert drill.placement is not None
     record_ceiling(tier=drill.placement.tier, bytes_per_second=100.0, client_count=1, method="fio")
