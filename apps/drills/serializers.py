@@ -24,6 +24,7 @@ from apps.drills.models import (
     RankResult,
     ReadMapping,
 )
+from apps.drills.progress import progress_of
 from apps.drills.selectors import next_times
 from apps.drills.spec import BACKENDS, MAX_SEED, RUNNERS, SIGNALS
 
@@ -114,16 +115,35 @@ class DrillStepSerializer(serializers.ModelSerializer[DrillStep]):
         read_only_fields = fields
 
 
+class ClientProgressSerializer(serializers.Serializer[Any]):
+    """One client at work: null and "" is not reported yet."""
+
+    node_name = serializers.CharField(source="node")
+    ranks = serializers.ListField(child=serializers.IntegerField())
+    task_id = serializers.CharField(source="task.pk")
+    state = serializers.CharField(help_text="Of its task, or its outcome once it has ended.")
+    phase = serializers.CharField()
+    done_bytes = serializers.IntegerField(allow_null=True)
+    total_bytes = serializers.IntegerField(allow_null=True)
+    bytes_per_second = serializers.FloatField(allow_null=True, help_text="Over the phase so far.")
+
+
 class DrillDetailSerializer(DrillSerializer):
-    """With its rounds, its steps and what only its kind has."""
+    """With its rounds, its steps, what only its kind has, and, while it works, how far each client is."""
+
+    progress = serializers.SerializerMethodField()
 
     rungs = RungSerializer(many=True)
     steps = DrillStepSerializer(many=True)
     facts = FactsField()
 
     class Meta(DrillSerializer.Meta):
-        fields = [*DrillSerializer.Meta.fields, "rungs", "steps", "facts"]
+        fields = [*DrillSerializer.Meta.fields, "rungs", "steps", "facts", "progress"]
         read_only_fields = fields
+
+    @extend_schema_field(ClientProgressSerializer(many=True))
+    def get_progress(self, drill: Drill) -> Any:
+        return ClientProgressSerializer(progress_of(drill), many=True).data
 
 
 class RankResultSerializer(serializers.ModelSerializer[RankResult]):

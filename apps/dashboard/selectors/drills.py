@@ -10,7 +10,6 @@ from apps.dashboard.charts import herd, ranks
 from apps.drills import selectors
 from apps.drills.models import Drill, DrillRung, RankResult
 from apps.drills.rounds import typical
-from apps.fleet.models import AgentTask
 
 
 def drills(*, kind: str = "", outcome: str = "", run_id: str = "", search: str = "") -> QuerySet[Drill]:
@@ -78,9 +77,3 @@ def events(drill: Drill) -> list[Transition]:
     """The drill's own changes of state, oldest first."""
     rows = Transition.objects.filter(owner_kind="drill", owner_id=drill.pk)
     return list(rows.order_by("at", "pk")[:200])
-
-
-def tasks(drill: Drill) -> list[AgentTask]:
-    """Its agents' tasks without their bulky parameters and results, newest round last."""
-    rows = AgentTask.objects.filter(owner_kind="drill", owner_id=drill.pk).select_related("agent__node")
-    return list(rows.defer("params", "result", "late_results").order_by("created_at", "pk")[:512])

@@ -22,10 +22,10 @@ from apps.dashboard.bars import bar
 from apps.dashboard.charts import herd, ranks
 from apps.dashboard.facets import facet
 from apps.dashboard.forms import DrillForm
-from apps.dashboard.live import progress_of
 from apps.dashboard.selectors import drills as rows_of
 from apps.drills import preview, safety, selectors, services
 from apps.drills.models import Drill, DrillKind
+from apps.drills.progress import progress_of
 from apps.fleet.access import require_role, role_on, scoped
 from apps.storage.models import StorageTier
 
@@ -110,7 +110,7 @@ def _live_context(drill: Drill) -> dict[str, Any]:
         "herd_chart": herd.chart(steps, reverse("chart", args=["herd"]) + query) if len(steps) > 1 else None,
         "events": events,
         "waiting_reason": _waiting_reason(events),
-        "tasks": [] if finished else progress_of(rows_of.tasks(drill)),
+        "tasks": progress_of(drill),
         "boundaries": boundaries_of(drill),
         "states": _states(drill),
     }
