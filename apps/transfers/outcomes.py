@@ -33,7 +33,7 @@ State = Transfer.State
 UNDER_WAY = (State.PLANNED, State.COPYING, State.PROVING, State.SWITCHING, State.RETIRING)
 MAX_ATTEMPTS = 30
 """About a day of trying again, ever more rarely."""
-MAX_PROOFS = 3
+MAX_PROOFS, MAX_LOSSES = 3, 5
 _RESTORE_LOOK, _LONGEST_RESTORE = timedelta(minutes=5), timedelta(days=4)
 """Archives take hours: that is no trouble, so it is no attempt."""
 
@@ -124,10 +124,12 @@ def met(transfer: Transfer, cursor: CopyCursor, trouble: CopyTrouble) -> bool:
     """Wait until it may have passed, copy again what was not right, or give up. Whether another slice is needed now."""
     slices.save_cursor(transfer, cursor)
     if trouble.code == "proof_failed" and transfer.proof_attempts + 1 < MAX_PROOFS:
-        return _copy_again(transfer, str(trouble))
-    if trouble.code == "copy_lost":
+        return _copy_again(transfer, trouble)
+    if trouble.code == "file_lost" and transfer.proof_attempts + 1 < MAX_LOSSES:
+        return _copy_again(transfer, trouble)
+    if trouble.code == "copy_lost" and transfer.proof_attempts + 1 < MAX_LOSSES:
         slices.forget_cursor(transfer)
-        return _copy_again(transfer, str(trouble))
+        return _copy_again(transfer, trouble)
     if trouble.code == "source_damaged":
         _mark_damage(transfer, trouble)
     if trouble.code == "restoring" and timezone.now() - transfer.created_at < _LONGEST_RESTORE:
@@ -138,15 +140,15 @@ def met(transfer: Transfer, cursor: CopyCursor, trouble: CopyTrouble) -> bool:
     return fail(transfer, trouble.code, str(trouble))
 
 
-def _copy_again(transfer: Transfer, why: str) -> bool:
+def _copy_again(transfer: Transfer, trouble: CopyTrouble) -> bool:
     back = State.PLANNED if not slices.load_cursor(transfer).is_surveyed else State.COPYING
     return transition(
         transfer,
         old=(State.PROVING, State.SWITCHING, State.COPYING),
         new=back,
-        reason=why,
-        problem=why,
-        problem_code="proof_failed",
+        reason=str(trouble),
+        problem=str(trouble),
+        problem_code=trouble.code,
         proof_attempts=transfer.proof_attempts + 1,
     )
 

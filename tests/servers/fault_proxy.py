@@ -22,7 +22,8 @@ _HOP_HEADERS = frozenset({"connection", "keep-alive", "transfer-encoding"})
 
 @dataclass(frozen=True)
 class Asked:
-    """One request: `kind` is `list`, `uploads`, or the method in lower case; `key` is empty for the bucket itself."""
+    """One request: `kind` is `list`, `uploads`, `complete`, or the method in lower case; `key` is empty for the bucket
+    itself."""
 
     method: str
     kind: str
@@ -160,6 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
         bucket, _, key = unquote(url.path).lstrip("/").partition("/")
         query = parse_qs(url.query, keep_blank_values=True)
         kind = "list" if "list-type" in query else "uploads" if "uploads" in query else self.command.lower()
+        kind = "complete" if kind == "post" and "uploadId" in query else kind
         headers = {name.lower(): value for name, value in self.headers.items()}
         return Asked(self.command, kind, bucket, key, headers)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,12 @@ from muster_agent.jobs.verify import verify
 from muster_agent.manifest.beside import read_beside
 from muster_agent.manifest.model import CHUNK_BYTES, manifest_id
 from muster_agent.protocol.copies import CopyCursor, CopyOrder
+from muster_agent.storage import s3_client
 from muster_agent.storage.s3_client import connect
-from muster_agent.storage.s3_writer import S3Writer
+from muster_agent.storage.s3_writer import S3Writer, Upload
 
 from tests.agent.jobs.test_copy_job import StopAfter, files_of
+from tests.servers.fault_proxy import Asked, Fault, FaultProxy, fault_proxy
 from tests.servers.s3 import S3Server
 
 
@@ -169,6 +172,71 @@ def test_an_upload_that_a_crash_left_without_a_trace_is_aborted(bucket: Bucket) 
     key = f"cold/llama/{bucket.source.name}/rank-00000-of-00002.safetensors"
     bucket.store.begin(bucket.server.bucket, key)
     bucket.copy()
+    bucket.require_clean()
+
+
+def test_an_upload_to_a_sibling_whose_name_begins_alike_is_left_alone(bucket: Bucket) -> None:
+    """step-10 is copied while another transfer is amid step-100."""
+    seal(str(bucket.source))
+    key = f"cold/llama/{bucket.source.name}0/rank-00000-of-00002.safetensors"
+    theirs = bucket.store.begin(bucket.server.bucket, key)
+    bucket.copy()
+    assert bucket.store.unfinished(bucket.server.bucket, "") == [Upload(key, theirs)]
+
+
+@pytest.fixture
+def busy(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
+    """Between the bucket's client and its store."""
+    monkeypatch.setattr(s3_client, "ATTEMPTS", 2)
+    with fault_proxy(bucket.server.url) as proxy:
+        bucket.store = S3Writer.over(connect(proxy.url))
+        bucket.store.first_wait_seconds = 0.01
+        yield proxy
+
+
+def completes(name: str) -> Callable[[Asked], bool]:
+    return lambda asked: asked.kind == "complete" and asked.key.endswith(name)
+
+
+def test_an_upload_that_the_store_never_completes_is_given_up_and_made_again(bucket: Bucket, busy: FaultProxy) -> None:
+    seal(str(bucket.source))
+    met = busy.add(Fault(completes("rank-00001-of-00002.safetensors"), status=500, code="InternalError"))
+    order, cursor, codes = bucket.order(), CopyCursor(), []
+    for _ in range(3):
+        job = CopyJob(order, cursor, S3Target(order, bucket.store), store=bucket.store)
+        job.look()
+        job.survey()
+        with pytest.raises(CopyTrouble) as caught:
+            job.copy(JobControl())
+        codes.append(caught.value.code)
+    assert codes == ["store_busy", "store_busy", "file_lost"] and met.met == 6
+    assert "rank-00001-of-00002.safetensors, asked 3 times" in str(caught.value)
+    kept = next(one.etag for one in cursor.files if one.path.startswith("rank-00000"))
+    busy.mend()
+    again = CopyJob(order, cursor, S3Target(order, bucket.store), store=bucket.store)
+    again.copy(JobControl())
+    again.prove(JobControl())
+    again.switch()
+    assert kept and kept == next(one.etag for one in cursor.files if one.path.startswith("rank-00000"))
+    assert bucket.objects() == bucket.local()
+    bucket.require_clean()
+
+
+def test_what_the_store_cannot_drop_yet_is_dropped_before_the_proof(bucket: Bucket, busy: FaultProxy) -> None:
+    seal(str(bucket.source))
+    key = f"cold/llama/{bucket.source.name}/rank-00000-of-00002.safetensors"
+    bucket.store.begin(bucket.server.bucket, key)
+    busy.add(Fault(lambda asked: asked.method == "DELETE", status=500, code="InternalError"))
+    job = bucket.job()
+    job.look()
+    job.survey()
+    with pytest.raises(CopyTrouble) as caught:
+        job.copy(JobControl())
+    assert caught.value.code == "store_busy" and job.cursor.copied_bytes == job.cursor.total_bytes
+    assert not job.cursor.is_closed
+    busy.mend()
+    job.copy(JobControl())
+    assert job.cursor.is_closed
     bucket.require_clean()
 
 

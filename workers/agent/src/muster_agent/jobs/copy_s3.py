@@ -30,6 +30,8 @@ from muster_agent.storage.s3_writer import MAX_PARTS, S3Writer, Upload, etag_of_
 PART_BYTES = 16 * 1024 * 1024
 _COMPLETERS = 8
 _METADATA = "metadata"
+_MOST_REFUSALS = 3
+"""Each after several answers of its own kind, seconds apart."""
 _LOOKS_SECONDS = (0.0, 0.5, 1.0, 2.0, 4.0)
 
 
@@ -56,14 +58,11 @@ class S3Target:
         self.block_bytes = -(-max(PART_BYTES, least) // chunk) * chunk
 
     def begin(self, cursor: CopyCursor) -> None:
-        """See `CopyTarget.begin`. Uploads to this place that the cursor does not know were begun right before a crash:
-        nobody else writes here."""
+        """See `CopyTarget.begin`."""
         self.look(cursor)
+        with contextlib.suppress(CopyTrouble), _storing(self._order.target):
+            self._abort_unknown(cursor)  # what the store cannot drop now must not hold the copy up: `close` asks again
         with _storing(self._order.target):
-            known = {one.upload for one in cursor.files if one.upload}
-            for upload in self._uploads():
-                if upload.upload_id not in known:
-                    self._store.abort(self._bucket, upload)
             if not cursor.target_mark:
                 self._require_free()
                 cursor.target_mark = [1]
@@ -82,7 +81,18 @@ class S3Target:
         return self._prefix.rstrip("/")
 
     def _uploads(self) -> list[Upload]:
-        return self._store.unfinished(self._bucket, self._lone_key())
+        """Of this place alone: a sibling's name may begin as this one's does (step-10 and step-100)."""
+        lone = self._lone_key()
+        found = self._store.unfinished(self._bucket, lone)
+        return [one for one in found if one.key == lone or one.key.startswith(self._prefix)]
+
+    def _abort_unknown(self, cursor: CopyCursor) -> None:
+        """Uploads to this place that the cursor does not know were begun right before a crash, or given up: nobody else
+        writes here."""
+        known = {one.upload for one in cursor.files if one.upload}
+        for upload in self._uploads():
+            if upload.upload_id not in known:
+                self._store.abort(self._bucket, upload)
 
     def _key(self, file: CopiedFile) -> str:
         return self._prefix + file.path if self._is_folder else self._lone_key()
@@ -111,13 +121,16 @@ class S3Target:
         yield from ()
 
     def close(self, cursor: CopyCursor, check: Callable[[], None]) -> None:
-        """See `CopyTarget.close`: complete the uploads, metadata last."""
+        """See `CopyTarget.close`: complete the uploads, metadata last; then no other may be left, and that before the
+        proof: dropping one must not touch what was proven."""
         later = [one for one in cursor.files if one.role == _METADATA]
         first = [one for one in cursor.files if one.role != _METADATA]
         for files in (first, later):
             with ThreadPoolExecutor(_COMPLETERS, "muster-complete") as pool:
                 for _ in pool.map(self._complete, files):
                     check()
+        with _storing(self._order.target):
+            self._abort_unknown(cursor)
 
     def _complete(self, file: CopiedFile) -> None:
         if file.etag:
@@ -128,9 +141,28 @@ class S3Target:
                 file.etag = self._store.write(self._bucket, key, b"", only_new=False).strip('"')
                 return
             etags = {int(number): part[0] for number, part in file.parts.items()}
-            with contextlib.suppress(FileNotFoundError):  # an earlier attempt completed it, or somebody dropped it
+            try:
                 self._store.complete(self._bucket, Upload(key, file.upload), etags)
+            except FileNotFoundError:
+                pass  # an earlier attempt completed it, or somebody dropped it
+            except OSError as error:
+                file.refusals += 1
+                if file.refusals < _MOST_REFUSALS or isinstance(error, BucketRefused | BucketMissing):
+                    raise
+                self._give_up(file, key, error)
             file.etag = self._completed(file, key)
+
+    def _give_up(self, file: CopiedFile, key: str, error: OSError) -> None:
+        """A store whose gateway died amid a completion may answer with 500 to that upload for good. Returns where the
+        object is there all the same."""
+        seen = self._store.head(self._bucket, key)
+        if seen is not None and seen == (file.size_bytes, _expected_etag(file)):
+            return
+        with contextlib.suppress(OSError):
+            self._store.abort(self._bucket, Upload(key, file.upload))
+        told = f"the store did not complete the upload of s3://{self._bucket}/{key}, asked {file.refusals} times"
+        file.lose()
+        raise CopyTrouble("file_lost", f"{told} ({error.strerror}); it is made again") from error
 
     def _completed(self, file: CopiedFile, key: str) -> str:
         """The ETag of the object; not every store's answer to the completion has it. A store that is busy may still be
@@ -140,8 +172,8 @@ class S3Target:
             seen = self._store.head(self._bucket, key)
             if seen is not None and seen[0] == file.size_bytes:
                 return seen[1]
-        file.upload, file.parts, file.copied_bytes = "", {}, 0
-        raise CopyTrouble("copy_lost", f"the upload of s3://{self._bucket}/{key} was dropped; it is made again")
+        file.lose()
+        raise CopyTrouble("file_lost", f"the upload of s3://{self._bucket}/{key} was dropped; it is made again")
 
     # -- proof ---------------------------------------------------------------------------------------------------------
     def checksum(self, cursor: CopyCursor) -> str:
@@ -183,7 +215,8 @@ class S3Target:
         for one in files:
             there = seen.get(self._key(one))
             if there is None:
-                raise CopyTrouble("copy_lost", f"s3://{self._bucket}/{self._key(one)} is gone; it is made again")
+                one.lose()
+                raise CopyTrouble("file_lost", f"s3://{self._bucket}/{self._key(one)} is gone; it is made again")
             stats.append((one.path, there.size_bytes, there.mtime_ns))
         return stats
 

@@ -38,8 +38,17 @@ class CopiedFile(msgspec.Struct, kw_only=True):
     """A multipart upload that is under way."""
     parts: dict[str, list[str]] = msgspec.field(default_factory=dict)
     """Its finished parts: number -> [ETag, MD5 that the store compared]."""
+    refusals: int = 0
+    """How often the store was too busy to complete that upload."""
     etag: str = ""
     """Of the whole object, once its upload is completed."""
+
+    def lose(self) -> None:
+        """Nothing of it counts as copied any more."""
+        self.copied_bytes = self.proven_bytes = self.refusals = 0
+        self.upload, self.etag, self.parts = "", "", {}
+        if not self.is_sealed:
+            self.chunks, self.xxh3_128, self.tensors = "", "", []
 
 
 class CopyCursor(msgspec.Struct, kw_only=True):
