@@ -23,6 +23,7 @@ from muster_agent.protocol.copies import CopiedFile, CopyCursor, CopyOrder
 from muster_agent.reload.plan import BLOCK_BYTES, Extent
 from muster_agent.reload.reader import Consumer
 from muster_agent.storage.posix import ALIGN_BYTES
+from muster_agent.storage.small_files import clear_half_written
 
 STAGE_PREFIX = ".muster-copy-"
 _SYNCERS = 8
@@ -263,6 +264,8 @@ class PosixTarget:
         with _writing(target):
             if os.path.lexists(self._payload):
                 self._require_absent(target)
+                # nobody else writes here, so one of any age is left from an attempt that was killed
+                clear_half_written(os.path.dirname(beside.beside_path(self._payload)), older_than_seconds=0.0)
                 written = beside.write_beside(self._payload, manifest)
                 failpoint("switch.manifest")
                 if os.path.isdir(self._payload):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import tempfile
+import time
 from typing import Protocol
 
 from muster_agent.formats.object_store import ObjectStore
@@ -31,6 +33,23 @@ class SmallFiles(Protocol):
         ...
 
 
+_HALF_WRITTEN = re.compile(r"\.muster-[a-z0-9_]{8}\.tmp")
+_SURELY_LEFT_SECONDS = 3600.0
+"""Writing such a file takes seconds: one that is older was left by a process that was killed."""
+
+
+def clear_half_written(folder: str, *, older_than_seconds: float) -> None:
+    """Remove what a killed process left of `PosixFiles.replace` in this folder. Raises nothing: what cannot be removed
+    is in nobody's way."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        left = [entry for entry in entries if _HALF_WRITTEN.fullmatch(entry.name)]
+        for entry in left:
+            with contextlib.suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime >= older_than_seconds:
+                    os.unlink(entry.path)
+
+
 class PosixFiles:
     """See `SmallFiles`."""
 
@@ -47,6 +66,7 @@ class PosixFiles:
 
     def replace(self, path: str, data: bytes, *, mode_like: str) -> None:
         folder = os.path.dirname(os.path.abspath(path))
+        clear_half_written(folder, older_than_seconds=_SURELY_LEFT_SECONDS)
         handle, temporary = tempfile.mkstemp(prefix=".muster-", suffix=".tmp", dir=folder)
         try:
             with os.fdopen(handle, "wb") as file:
