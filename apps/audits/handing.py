@@ -99,6 +99,7 @@ def _order(audit: Audit) -> tuple[TaskKind, msgspec.Struct]:
         seed=audit.seed,
         turn=audit.turn,
         max_bytes_per_second=audit.max_bytes_per_second,
+        through_cache=audit.through_cache,
     )
 
 

@@ -13,6 +13,11 @@ UNCHANGED = (
     "Check sums prove that stored bytes have not changed, not that the state was right: only a resumed step does."
 )
 
+THROUGH_CACHE = (
+    "It was read through the page cache: of bytes that were in the reader's memory it says what that memory holds, and "
+    "nothing of the storage below. "
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
@@ -57,7 +62,7 @@ def coverage(shard_chunk_counts: Sequence[int], read_chunks: int, sample_ratio: 
     )
 
 
-def sentence(mode: str, found: Coverage | None) -> str:
+def sentence(mode: str, found: Coverage | None, *, through_cache: bool = False) -> str:
     """What an audit of this mode that passed has proven; `found` None where nothing was read."""
     if mode == "seal":
         return f"Every byte was read once and its digest recorded; from now on a change can be proven. {UNCHANGED}"
@@ -66,9 +71,10 @@ def sentence(mode: str, found: Coverage | None) -> str:
             "No data was read: every file that should be there is there with its size. Of the bytes in them this says "
             "nothing."
         )
+    below = THROUGH_CACHE if through_cache else ""
     if found.read_chunks >= found.total_chunks:
-        return f"Every byte was read again and is as it was sealed. {UNCHANGED}"
-    return f"{_sample_sentence(found)} Of the chunks that were not read it proves nothing. {UNCHANGED}"
+        return f"Every byte was read again and is as it was sealed. {below}{UNCHANGED}"
+    return f"{_sample_sentence(found)} Of the chunks that were not read it proves nothing. {below}{UNCHANGED}"
 
 
 def _sample_sentence(found: Coverage) -> str:

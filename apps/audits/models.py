@@ -46,6 +46,8 @@ class AuditPolicy(Scheduled):
     max_bytes_per_second = models.BigIntegerField(null=True)
     """Of all its audits together."""
     at_once = models.PositiveIntegerField(default=1)
+    through_cache = models.BooleanField(default=False)
+    """See `Audit.through_cache`."""
     where = models.CharField(max_length=16, choices=Where, default=Where.AS_SCANNED)
     repairs = models.BooleanField(default=False)
     """What it finds damaged is repaired at once where another copy is verified."""
@@ -117,6 +119,8 @@ class Audit(Sliced):
     turn = models.PositiveIntegerField(default=0)
     """Which stretch of the order that the seed gives was read."""
     max_bytes_per_second = models.BigIntegerField(null=True)
+    through_cache = models.BooleanField(default=False)
+    """What the memory of the reader's host holds is taken from there; damage on the storage below stays unseen."""
     state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
     outcome = models.CharField(max_length=16, choices=Outcome, default=Outcome.NONE, blank=True)
     reason = models.TextField(blank=True)

@@ -25,7 +25,7 @@ _ROTATION = frozenset({"mode", "sample_ratio"})
 CHANGEABLE = frozenset(
     {
         "name", "run", "tier", "newest", "mode", "sample_ratio", "skip_verified_days", "max_bytes_per_second",
-        "at_once", "where", "repairs", *_SCHEDULE, "missed",
+        "at_once", "through_cache", "where", "repairs", *_SCHEDULE, "missed",
     }
 )  # fmt: skip
 _CHOICES = {"mode": AuditPolicy.Mode, "where": AuditPolicy.Where, "missed": AuditPolicy.Missed}

@@ -28,7 +28,7 @@ def sentence_of(audit: Audit) -> str:
     """What it proves; empty for one that did not pass."""
     if audit.outcome != Audit.Outcome.PASSED:
         return ""
-    return meaning.sentence(audit.mode, coverage_of(audit))
+    return meaning.sentence(audit.mode, coverage_of(audit), through_cache=audit.through_cache)
 
 
 def findings_of(audit: Audit) -> Sequence[Finding]:
@@ -61,6 +61,7 @@ def report(audit: Audit) -> dict[str, Any]:
         "total_chunks": audit.total_chunks,
         "seconds": audit.seconds,
         "max_bytes_per_second": audit.max_bytes_per_second,
+        "through_cache": audit.through_cache,
         "coverage": None if found is None else {**asdict(found), "covered_ratio": found.covered_ratio},
         "evidence": {name: value for name, value in audit.facts.items() if name != "shard_chunks"},
         "findings": [_finding(one) for one in findings_of(audit)],

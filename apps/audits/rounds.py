@@ -149,6 +149,7 @@ def _audits(policy: AuditPolicy, row: AuditRound, copies: Sequence[Placement]) -
             seed=policy.seed,
             turn=turns.get(copy.pk, 0),
             max_bytes_per_second=None if rate is None else max(1, rate // policy.at_once),
+            through_cache=policy.through_cache and mode == Audit.Mode.VERIFY,
             requested_by=f"policy {policy.name}",
             created_at=timezone.now(),
         )

@@ -11,6 +11,10 @@ from apps.audits.models import Audit, AuditPolicy, AuditRound, Repair
 from apps.core.serializers import StrictSerializer, WholeNumberField
 
 _MAX_RATE = 2**63 - 1
+_THROUGH_CACHE = (
+    "Take what the reader's memory holds from there: faster for warm files, but damage on the storage below it stays "
+    "unseen."
+)
 _COUNT: dict[str, Any] = {"min_value": 1, "required": False, "allow_null": True}
 
 
@@ -31,9 +35,9 @@ class AuditSerializer(serializers.ModelSerializer[Audit]):
         model = Audit
         fields = [
             "id", "placement", "checkpoint", "run_name", "step", "path", "policy", "round", "agent", "ran_by", "mode",
-            "manifest", "sample_ratio", "seed", "turn", "max_bytes_per_second", "state", "outcome", "reason",
-            "checked_bytes", "checked_chunks", "total_chunks", "seconds", "requested_by", "created_at", "started_at",
-            "finished_at",
+            "manifest", "sample_ratio", "seed", "turn", "max_bytes_per_second", "through_cache", "state", "outcome",
+            "reason", "checked_bytes", "checked_chunks", "total_chunks", "seconds", "requested_by", "created_at",
+            "started_at", "finished_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -48,6 +52,7 @@ class CreateAuditSerializer(StrictSerializer):
         min_value=0, max_value=2**31 - 1, required=False, help_text="Chooses the sample; random where absent."
     )
     max_bytes_per_second = WholeNumberField(max_value=_MAX_RATE, **_COUNT)
+    through_cache = serializers.BooleanField(default=False, help_text=_THROUGH_CACHE)
 
 
 class CoverageSerializer(StrictSerializer):
@@ -95,6 +100,7 @@ class AuditReportSerializer(StrictSerializer):
     total_chunks = serializers.IntegerField(allow_null=True)
     seconds = serializers.FloatField(allow_null=True)
     max_bytes_per_second = serializers.IntegerField(allow_null=True)
+    through_cache = serializers.BooleanField()
     coverage = CoverageSerializer(allow_null=True)
     evidence = ObjectField(help_text="Who read with which version, the manifest, and the digests.")
     findings = serializers.ListField(child=ObjectField())
@@ -114,8 +120,8 @@ class AuditPolicySerializer(serializers.ModelSerializer[AuditPolicy]):
         model = AuditPolicy
         fields = [
             "id", "cluster", "cluster_name", "name", "run", "run_name", "tier", "tier_name", "newest", "mode",
-            "sample_ratio", "seed", "skip_verified_days", "max_bytes_per_second", "at_once", "where", "repairs",
-            "cron", "time_zone", "missed", "enabled", "next_at", "created_by", "created_at",
+            "sample_ratio", "seed", "skip_verified_days", "max_bytes_per_second", "at_once", "through_cache", "where",
+            "repairs", "cron", "time_zone", "missed", "enabled", "next_at", "created_by", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -137,6 +143,7 @@ class UpdateAuditPolicySerializer(StrictSerializer):
     )
     max_bytes_per_second = WholeNumberField(max_value=_MAX_RATE, help_text="Of all its audits together.", **_COUNT)
     at_once = WholeNumberField(min_value=1, max_value=1000, required=False)
+    through_cache = serializers.BooleanField(required=False, help_text=_THROUGH_CACHE)
     where = serializers.ChoiceField(choices=AuditPolicy.Where.choices, required=False)
     repairs = serializers.BooleanField(
         required=False, help_text="Repair what it finds, where another copy is verified."

@@ -29,6 +29,7 @@ def request_audit(
     sample_ratio: float = 1.0,
     seed: int | None = None,
     max_bytes_per_second: int | None = None,
+    through_cache: bool = False,
     actor: str,
 ) -> Audit:
     """Have a placement sealed, verified or looked at, by whoever scans its tier. `seed` chooses the sample, so that it
@@ -39,6 +40,8 @@ def request_audit(
     _check(placement, mode, sample_ratio, seed)
     if max_bytes_per_second is not None and max_bytes_per_second < 1:
         raise InvalidInput("Use a whole number of at least 1, or null.", pointer="/max_bytes_per_second")
+    if through_cache and mode != Audit.Mode.VERIFY:
+        raise InvalidInput("Only a verification may read through the page cache.", pointer="/through_cache")
     now = timezone.now()
     audit = Audit(
         placement=placement,
@@ -48,6 +51,7 @@ def request_audit(
         sample_ratio=0.0 if mode == Audit.Mode.STRUCTURE else sample_ratio,
         seed=secrets.randbelow(MAX_SEED) if seed is None else seed,
         max_bytes_per_second=max_bytes_per_second,
+        through_cache=through_cache,
         requested_by=actor,
         created_at=now,
         next_attempt_at=now + LOOK_AGAIN,

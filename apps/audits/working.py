@@ -77,7 +77,14 @@ def _read(audit: Audit) -> VerifyBody | None:
     place.require()
     cursor = slices.load_cursor(audit.pk, VerifyCursor)
     sample = Sample(audit.sample_ratio, audit.seed, audit.turn)
-    work = Verification(place, manifest, cursor, sample=sample, max_bytes_per_second=audit.max_bytes_per_second)
+    work = Verification(
+        place,
+        manifest,
+        cursor,
+        sample=sample,
+        max_bytes_per_second=audit.max_bytes_per_second,
+        through_cache=audit.through_cache,
+    )
     ends_at = time.monotonic() + slices.SLICE_SECONDS
     while time.monotonic() < ends_at:
         try:

@@ -15,11 +15,11 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Which copies", ("run", "tier", "newest", "skip_verified_days")),
     ("How thoroughly", ("mode", "sample_percent", "repairs")),
     ("When it runs", ("cron", "time_zone", "missed")),
-    ("By whom, how fast", ("where", "at_once", "max_mb_per_second")),
+    ("By whom, how fast", ("where", "at_once", "max_mb_per_second", "through_cache")),
 )
 _PLAIN = (
     "name", "enabled", "newest", "skip_verified_days", "mode", "repairs", "cron", "time_zone", "missed", "where",
-    "at_once",
+    "at_once", "through_cache",
 )  # fmt: skip
 
 
@@ -56,6 +56,11 @@ class AuditPolicyForm(forms.Form):
     at_once = forms.IntegerField(min_value=1, max_value=1000, initial=1, label="Audits at once")
     max_mb_per_second = forms.IntegerField(
         required=False, min_value=1, label="Cap, MB/s", help_text="Of all its audits together."
+    )
+    through_cache = forms.BooleanField(
+        required=False,
+        label="Through the page cache",
+        help_text="Faster for warm files; damage on the storage below what memory holds stays unseen",
     )
 
     def __init__(

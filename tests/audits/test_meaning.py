@@ -32,3 +32,9 @@ def test_certainty_is_said_only_where_every_byte_was_read() -> None:
     assert "Every byte was read again" in sentence("verify", coverage([5, 5], 10, 1.0, 0))
     assert "No data was read" in sentence("structure", coverage([5, 5], 0, 0.0, 0))
     assert coverage([], 0, 1.0, 0).read_ratio == 1.0
+
+
+def test_what_was_read_through_the_page_cache_says_so() -> None:
+    for found in (coverage([5, 5], 10, 1.0, 0), coverage([100], 10, 0.1, 3)):
+        assert "nothing of the storage below" in sentence("verify", found, through_cache=True)
+        assert "page cache" not in sentence("verify", found)

@@ -147,7 +147,9 @@ def test_a_look_at_the_structure_covers_what_is_not_sealed_and_proves_no_bytes(t
 def test_agents_get_the_turn_the_cap_and_the_seal(tiers: Tiers) -> None:
     tiers.save(10, verified=False)
     factories.agent(factories.node(tiers.hot.cluster), version="9.9")
-    nightly = policy(tiers, mode="sample", sample_ratio=0.5, where="agents", max_bytes_per_second=7_000)
+    nightly = policy(
+        tiers, mode="sample", sample_ratio=0.5, where="agents", max_bytes_per_second=7_000, through_cache=True
+    )
     row = rounds.run_policy(policy=nightly, actor="olga")
     audit = row.audits.get()
     task = tasks_of("audit", audit.pk).get()
@@ -157,6 +159,7 @@ def test_agents_get_the_turn_the_cap_and_the_seal(tiers: Tiers) -> None:
         0,
         7000,
     )
+    assert (audit.through_cache, task.params["through_cache"]) == (True, True)
     assert task.params["manifest"] is not None and task.params["seed"] == nightly.seed
 
 

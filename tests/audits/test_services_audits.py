@@ -295,6 +295,8 @@ def test_a_request_hands_the_manifest_to_an_agent_and_leaves_its_traces(placemen
         ({"mode": "verify", "sample_ratio": float("nan")}, "above 0"),
         ({"mode": "verify", "seed": -1}, "whole number"),
         ({"mode": "seal", "sample_ratio": 0.5}, "every byte"),
+        ({"mode": "seal", "through_cache": True}, "Only a verification"),
+        ({"mode": "structure", "through_cache": True}, "Only a verification"),
     ],
 )
 def test_what_makes_no_sense_is_refused(placement: Placement, fields: dict[str, Any], message: str) -> None:

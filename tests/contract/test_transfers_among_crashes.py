@@ -25,9 +25,7 @@ from tests.servers.ceph import ATTEMPTS, Ceph
 from tests.servers.s3 import require_programs
 
 CHAOS = "MUSTER_CHAOS_KILLS"
-# What a gateway that dies while it completes an upload leaves, Ceph may answer with 500 for longer than a suite waits.
-BY_HAND = pytest.mark.skipif(CHAOS not in os.environ, reason="only by `make chaos`")
-pytestmark = [pytest.mark.slow, pytest.mark.ceph, pytest.mark.timeout(3600), BY_HAND]
+pytestmark = [pytest.mark.slow, pytest.mark.ceph, pytest.mark.timeout(3600)]
 KILLS = int(os.environ.get(CHAOS, "10"))
 STEPS = [10 * number for number in range(1, 3 + KILLS)]
 SHARD_BYTES = 12 * 1024 * 1024

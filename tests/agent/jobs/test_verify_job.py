@@ -21,6 +21,7 @@ from muster_agent.jobs.verify import Verification, VerifyCursor, verify
 from muster_agent.manifest.compare import matches
 from muster_agent.manifest.model import CHUNK_BYTES, Manifest
 from muster_agent.manifest.sampling import Sample, turns_to_cover
+from muster_agent.probes.page_cache import cached_ratio, evict
 from muster_agent.protocol.wire import VerifyBody
 from muster_agent.storage.posix import PosixShard
 
@@ -294,9 +295,31 @@ def test_a_verification_goes_on_where_it_was_stopped_and_finds_the_same(tmp_path
     assert parts.checked_bytes == whole.checked_bytes == manifest.total_bytes
 
 
-def test_a_cap_holds_the_reading_back(tmp_path: Path) -> None:
+def test_through_the_page_cache_the_same_is_found(tmp_path: Path) -> None:
     folder, manifest = sealed(tmp_path)
-    body = verify(str(folder), manifest, max_bytes_per_second=40_000_000)
+    good = verify(str(folder), manifest, through_cache=True)
+    assert (good.verified, good.read_xxh3_128) == (True, manifest.root_xxh3_128)
+    flip(folder / "rank-00002-of-00004.safetensors", random.Random(4))
+    around, through = verify(str(folder), manifest), verify(str(folder), manifest, through_cache=True)
+    assert through.verified is False and through.findings == around.findings
+    assert through.read_xxh3_128 == around.read_xxh3_128
+
+
+@pytest.mark.parametrize("through_cache", [False, True])
+def test_files_are_left_out_of_memory_unless_read_through_it(tmp_path: Path, through_cache: bool) -> None:
+    folder, manifest = sealed(tmp_path)
+    files = [str(path) for path in folder.iterdir()]
+    evict(files)
+    if (cached_ratio(files) or 0) > 0.01:
+        pytest.skip("this file system keeps files in memory")
+    verify(str(folder), manifest, through_cache=through_cache)
+    assert (cached_ratio(files) or 0) > 0.9 if through_cache else (cached_ratio(files) or 0) < 0.2
+
+
+@pytest.mark.parametrize("through_cache", [False, True])
+def test_a_cap_holds_the_reading_back(tmp_path: Path, through_cache: bool) -> None:
+    folder, manifest = sealed(tmp_path)
+    body = verify(str(folder), manifest, max_bytes_per_second=40_000_000, through_cache=through_cache)
     assert body.verified is True and body.seconds >= manifest.total_bytes / 40_000_000 * 0.9
 
 

@@ -42,11 +42,23 @@ from muster_agent.protocol.wire import VerifyBody
     show_default=True,
     help="With one seed, each turn reads other chunks; 1/SAMPLE turns in a row read all.",
 )
+@click.option(
+    "--through-cache",
+    is_flag=True,
+    help="Take what this node's memory holds from there: faster, but damage on the storage below it stays unseen.",
+)
 @click.option("--no-write", is_flag=True, help="Leave no verdict beside the data for `muster resume-point`.")
 @endpoint_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def verify(
-    path: str, sample_ratio: float, seed: int, turn: int, no_write: bool, endpoint_url: str | None, as_json: bool
+    path: str,
+    sample_ratio: float,
+    seed: int,
+    turn: int,
+    through_cache: bool,
+    no_write: bool,
+    endpoint_url: str | None,
+    as_json: bool,
 ) -> None:
     """Read the sealed checkpoint at PATH again and name any damage by shard, byte range and tensor.
 
@@ -66,7 +78,12 @@ def verify(
     bar = ProgressBar()
     try:
         body = verify_checkpoint(
-            path, manifest, sample=Sample(sample_ratio, seed, turn), control=bar.control(), store=store
+            path,
+            manifest,
+            sample=Sample(sample_ratio, seed, turn),
+            control=bar.control(),
+            through_cache=through_cache,
+            store=store,
         )
     finally:
         bar.clear()

@@ -87,9 +87,9 @@ class CheckpointPlace(Protocol):
         ETags of others, which cost their MD5. Raises nothing."""
         ...
 
-    def reads(self) -> AbstractContextManager[OpenShard]:
-        """What it gives opens shards for the engine, around this node's page cache where there is one, and raises
-        OSError; their reads are over when the block is left."""
+    def reads(self, *, through_cache: bool = False) -> AbstractContextManager[OpenShard]:
+        """What it gives opens shards for the engine, around this node's page cache where there is one unless told
+        otherwise, and raises OSError; their reads are over when the block is left."""
         ...
 
 
@@ -128,8 +128,8 @@ class PosixPlace:
     ) -> Mapping[str, Sequence[RecordedSum]]:
         return {}
 
-    def reads(self) -> AbstractContextManager[OpenShard]:
-        return contextlib.nullcontext(lambda stated: PosixShard(stated.location, direct=True))
+    def reads(self, *, through_cache: bool = False) -> AbstractContextManager[OpenShard]:
+        return contextlib.nullcontext(lambda stated: PosixShard(stated.location, direct=not through_cache))
 
 
 class BucketPlace:
@@ -203,7 +203,7 @@ class BucketPlace:
             return ()
 
     @contextlib.contextmanager
-    def reads(self) -> Iterator[OpenShard]:
+    def reads(self, *, through_cache: bool = False) -> Iterator[OpenShard]:
         urls = NodeSigned([self._store], self.tree.bucket)
         reads = S3Reads(urls, first_wait_seconds=getattr(self._store, "first_wait_seconds", FIRST_WAIT_SECONDS))
 

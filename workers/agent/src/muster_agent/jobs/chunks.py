@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import xxhash
@@ -125,35 +126,47 @@ class Discard:
         """See `reload.reader.Pieces`."""
 
 
+class ReadingPass(NamedTuple):
+    """How shards are read: told to progress as `phase`, whole chunks at a time, by so many threads (None: as the
+    storage wants it), no faster than the throttle allows. Reads go around the page cache where that is allowed, so that
+    they prove what the storage holds; with `through_cache` they prove what this node would load, which is faster where
+    the files are in its memory."""
+
+    phase: str
+    chunk_bytes: int
+    threads: int | None = None
+    through_cache: bool = False
+    throttle: Throttle | None = None
+
+
 def read_shards(
     extents: Sequence[Extent],
     shards: Sequence[StatedShard],
     consumer: Consumer,
     control: JobControl,
+    how: ReadingPass,
     *,
-    phase: str,
-    chunk_bytes: int,
-    threads: int | None = None,
     place: CheckpointPlace,
 ) -> ReadTotals:
-    """One pass over the extents that proves what the storage holds: around the page cache where that is allowed."""
+    """One pass over the extents that proves what the storage holds, or what this node would load."""
     control.check()
-    block_bytes = block_bytes_for(chunk_bytes)
+    block_bytes = block_bytes_for(how.chunk_bytes)
     plan = plan_reads(extents, block_bytes)
-    pace = pace_of(from_cache=False, is_remote=_is_remote(shards), cpus=len(os.sched_getaffinity(0)))
-    readers = max(1, min(threads or pace.readers, len(plan)))
+    pace = pace_of(from_cache=how.through_cache, is_remote=_is_remote(shards), cpus=len(os.sched_getaffinity(0)))
+    readers = max(1, min(how.threads or pace.readers, len(plan)))
     ring = BufferRing(readers, block_bytes)
     try:
-        with place.reads() as open_shard:
+        with place.reads(through_cache=how.through_cache) as open_shard:
             return ReadRun(
                 plan=plan,
                 open_shard=lambda number: open_shard(shards[number]),
                 consumer=consumer,
                 ring=ring,
                 control=control,
-                throttle=Throttle(None),
+                throttle=how.throttle or Throttle(None),
                 readers=readers,
-                phase=phase,
+                phase=how.phase,
+                piece_bytes=pace.piece_bytes,
             ).run()
     finally:
         ring.close()

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from muster_agent.formats.root import RootUnreadable, check_folder, check_mount
 from muster_agent.jobs.checkpoint_place import PosixPlace
-from muster_agent.jobs.chunks import StatedShard, read_shards
+from muster_agent.jobs.chunks import ReadingPass, StatedShard, read_shards
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.copy_target import Stat
 from muster_agent.jobs.copy_trouble import CopyTrouble, target_trouble
@@ -236,9 +236,7 @@ class PosixTarget:
             shards,
             consumer,
             control,
-            phase="prove",
-            chunk_bytes=self._order.chunk_bytes,
-            threads=self._order.threads,
+            ReadingPass("prove", self._order.chunk_bytes, self._order.threads),
             place=PosixPlace(self._order.target),
         )
         return dict(totals.errors)

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from muster_agent.formats.object_store import BucketMissing, BucketRefused
 from muster_agent.formats.places import bucket_and_prefix, is_bucket
 from muster_agent.jobs.checkpoint_place import BucketPlace
-from muster_agent.jobs.chunks import read_shards
+from muster_agent.jobs.chunks import ReadingPass, read_shards
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.copy_target import Replaced, Stat
 from muster_agent.jobs.copy_trouble import CopyTrouble
@@ -199,9 +199,7 @@ class S3Target:
             shards,
             consumer,
             control,
-            phase="prove",
-            chunk_bytes=self._order.chunk_bytes,
-            threads=self._order.threads,
+            ReadingPass("prove", self._order.chunk_bytes, self._order.threads),
             place=place,
         )
         return dict(totals.errors)

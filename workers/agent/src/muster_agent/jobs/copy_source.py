@@ -10,7 +10,7 @@ from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.places import bucket_and_prefix, is_bucket
 from muster_agent.formats.root import RootUnreadable
 from muster_agent.jobs.checkpoint_place import CheckpointNotFound, CheckpointPlace, StatedShard, place_at
-from muster_agent.jobs.chunks import read_shards
+from muster_agent.jobs.chunks import ReadingPass, read_shards
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.copy_posix import same_mark
 from muster_agent.jobs.copy_survey import MAX_FILES, Listing, list_files
@@ -131,9 +131,7 @@ class CopySource:
             self.stated(files),
             consumer,
             control,
-            phase="copy",
-            chunk_bytes=chunk_bytes,
-            threads=self._order.threads,
+            ReadingPass("copy", chunk_bytes, self._order.threads),
             place=self.place,
         )
 

@@ -95,7 +95,7 @@ class GivenPlace:
         """See `CheckpointPlace`: the given URLs do not tell them."""
         return {}
 
-    def reads(self) -> AbstractContextManager[OpenShard]:
+    def reads(self, *, through_cache: bool = False) -> AbstractContextManager[OpenShard]:
         """See `CheckpointPlace`."""
         return contextlib.nullcontext(self._open)
 

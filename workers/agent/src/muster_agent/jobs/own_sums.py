@@ -12,7 +12,7 @@ from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.own_checks import SumChecker, recorded_sums
 from muster_agent.formats.recorded import RecordedSum
 from muster_agent.jobs.checkpoint_place import place_at
-from muster_agent.jobs.chunks import extents_of, read_failures, read_shards
+from muster_agent.jobs.chunks import ReadingPass, extents_of, read_failures, read_shards
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.seal import SealConsumer
 from muster_agent.manifest.model import CHUNK_BYTES
@@ -52,9 +52,7 @@ def check_own_sums(
         shards,
         consumer,
         control or JobControl(),
-        phase="verify",
-        chunk_bytes=CHUNK_BYTES,
-        threads=threads,
+        ReadingPass("verify", CHUNK_BYTES, threads),
         place=place,
     )
     seen = [found for found in shard_map.findings if found.severity is Severity.DAMAGE]

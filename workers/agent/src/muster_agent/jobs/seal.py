@@ -15,6 +15,7 @@ from muster_agent.formats.own_checks import SumChecker, recorded_sums
 from muster_agent.jobs.checkpoint_place import CheckpointPlace, StatedShard, place_at
 from muster_agent.jobs.chunks import (
     ChunkDigester,
+    ReadingPass,
     extents_of,
     read_failures,
     read_shards,
@@ -150,9 +151,7 @@ def _digest_all(
     checkers = watched(place.path, lambda: _checkers(place, shard_map, shards), control.check)
     consumer = SealConsumer([tensors.get(entry.path, []) for entry in entries], checkers)
     extents = extents_of(shards, None)
-    totals = read_shards(
-        extents, shards, consumer, control, phase="seal", chunk_bytes=CHUNK_BYTES, threads=threads, place=place
-    )
+    totals = read_shards(extents, shards, consumer, control, ReadingPass("seal", CHUNK_BYTES, threads), place=place)
     failures = read_failures(shards, totals) or _changes(place, shards)
     failures = failures or [found for checker in checkers for found in checker.findings]
     if failures:

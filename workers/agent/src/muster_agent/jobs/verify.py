@@ -15,6 +15,7 @@ from muster_agent.formats.object_store import ObjectStore
 from muster_agent.jobs.checkpoint_place import CheckpointPlace, StatedShard, place_at
 from muster_agent.jobs.chunks import (
     ChunkDigester,
+    ReadingPass,
     extents_of,
     name_damaged_tensors,
     observe,
@@ -30,7 +31,6 @@ from muster_agent.manifest.model import Manifest
 from muster_agent.manifest.sampling import EVERYTHING, Sample, sample_chunks, sample_size
 from muster_agent.protocol.wire import VerifyBody
 from muster_agent.reload.plan import Extent
-from muster_agent.reload.reader import Check
 from muster_agent.reload.totals import ReadTotals
 from muster_agent.storage.throttle import Throttle
 
@@ -62,19 +62,6 @@ class VerifyCursor(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
 
-class _PacedDigester(ChunkDigester):
-    """Holds the readers back where there is a cap."""
-
-    def __init__(self, shard_count: int, chunk_bytes: int, throttle: Throttle) -> None:
-        super().__init__(shard_count, chunk_bytes)
-        self._throttle = throttle
-
-    def landed(self, extent: Extent, data: memoryview, check: Check) -> None:
-        """See `reload.reader.Consumer`."""
-        super().landed(extent, data, check)
-        self._throttle.wait(len(data), check)
-
-
 class Verification:
     """One verification, in one go or in several: `read` may be called again after it was interrupted, and reads only
     what is left. Raises ValueError for a ratio outside (0, 1]."""
@@ -88,11 +75,13 @@ class Verification:
         sample: Sample = EVERYTHING,
         max_bytes_per_second: int | None = None,
         threads: int | None = None,
+        through_cache: bool = False,
     ) -> None:
         sample_size(1, sample.ratio)
         self._place, self._manifest, self.cursor, self._sample = place, manifest, cursor, sample
         self._sealed = {shard.path: shard.chunks_xxh3_64 for shard in manifest.shards}
         self._throttle, self._threads = Throttle(max_bytes_per_second), threads
+        self._through_cache = through_cache
 
     def read(self, control: JobControl) -> None:
         """Read what is left. Raises Cancelled, with what was read until then in the cursor."""
@@ -109,16 +98,14 @@ class Verification:
     def _read(self, control: JobControl) -> None:
         shards = [one.stated for one in self.cursor.shards]
         chunk_bytes = self._manifest.chunk_bytes
-        digester = _PacedDigester(len(shards), chunk_bytes, self._throttle)
+        digester = ChunkDigester(len(shards), chunk_bytes)
         try:
             totals = read_shards(
                 list(self._left(shards)),
                 shards,
                 digester,
                 control,
-                phase="verify",
-                chunk_bytes=chunk_bytes,
-                threads=self._threads,
+                ReadingPass("verify", chunk_bytes, self._threads, self._through_cache, self._throttle),
                 place=self._place,
             )
         except Cancelled:
@@ -188,12 +175,14 @@ def verify(
     max_bytes_per_second: int | None = None,
     control: JobControl | None = None,
     threads: int | None = None,
+    through_cache: bool = False,
     store: ObjectStore | None = None,
 ) -> VerifyBody:
     """Compare a checkpoint with its manifest. Sizes of all shards are always compared; with a `sample` only
     that share of the chunks is read. Reads go around the page cache where the file system
-    allows it, so that they prove what the storage holds. All damage is named, not only the first. Other bytes in a file
-    that was written since it was sealed are no proof of damage: `changed_since_sealing`, and `verified` None.
+    allows it, so that they prove what the storage holds; with `through_cache` they prove what this node would load, and
+    damage on the storage below what its memory holds stays unseen. All damage is named, not only the first. Other bytes
+    in a file that was written since it was sealed are no proof of damage: `changed_since_sealing`, and `verified` None.
 
     `store` is the client of a path in a bucket. Raises CheckpointNotFound, RootUnreadable, Cancelled, and ValueError
     for a ratio outside (0, 1].
@@ -210,6 +199,7 @@ def verify(
         sample=sample,
         max_bytes_per_second=max_bytes_per_second,
         threads=threads,
+        through_cache=through_cache,
     )
     work.read(control or JobControl())
     return work.result()

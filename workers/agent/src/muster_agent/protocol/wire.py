@@ -247,6 +247,7 @@ class VerifyParams(_Message, frozen=True, kw_only=True):
     turn: int = 0
     """Which stretch of the order that `seed` gives: turns in a row read different chunks until all were read."""
     max_bytes_per_second: int | None = None
+    through_cache: bool = False  # see `jobs.chunks.read_shards`
 
 
 class VerifyBody(_Message, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ def _work(params: VerifyParams, path: str, context: TaskContext, store: ObjectSt
         params.manifest,
         sample=Sample(params.sample_ratio, params.seed, params.turn),
         max_bytes_per_second=params.max_bytes_per_second,
+        through_cache=params.through_cache,
         control=context.control,
         store=store,
     )
