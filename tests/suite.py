@@ -21,16 +21,20 @@ def main() -> int:
     marks = "not bench and not gpu" if everything else "not bench and not gpu and not slow"
     if not everything:
         os.environ.setdefault("MUSTER_FUZZ_EXAMPLES", FEW_EXAMPLES)
-    runs = [_pytest(["tests", f"--ignore={BROWSER}", "-m", marks]), _pytest([BROWSER, "-m", marks])]
+    # A file stays in one process, so that its servers start once; of the browser's, any process takes the next page.
+    runs = [
+        _pytest(["tests", f"--ignore={BROWSER}", "--dist", "loadfile", "-m", marks]),
+        _pytest([BROWSER, "--dist", "loadgroup", "-m", marks]),
+    ]
     if everything:
         ignored = [f"--ignore={path}" for path in (BROWSER, *WITHOUT_DATABASE)]
-        runs.append(_pytest(["tests", "-m", marks, *ignored], MUSTER_TEST_DATABASE="postgres"))
+        arguments = ["tests", "--dist", "loadfile", "-m", marks, *ignored]
+        runs.append(_pytest(arguments, MUSTER_TEST_DATABASE="postgres"))
     return max(runs)
 
 
 def _pytest(arguments: list[str], **environment: str) -> int:
-    # A file stays in one process, so that its servers start once.
-    command = [sys.executable, "-m", "pytest", "-rs", "-n", PROCESSES, "--dist", "loadfile", *arguments]
+    command = [sys.executable, "-m", "pytest", "-rs", "-n", PROCESSES, *arguments]
     return subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
 
 

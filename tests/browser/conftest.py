@@ -49,6 +49,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in Path(item.path).parents:
             item.add_marker(pytest.mark.chromium)
             item.add_marker(pytest.mark.timeout(300))
+            if Path(item.path).stem != "test_every_page":  # what clicks and types changes its site, in its own order
+                item.add_marker(pytest.mark.xdist_group(Path(item.path).stem))
 
 
 @dataclass
