@@ -27,6 +27,7 @@ NAVIGATION = (
     ("analysis", "Analysis"),
 )
 MORE = (
+    ("objectives", "Objectives"),
     ("incidents", "Incidents"),
     ("policies", "Retention policies"),
     ("transfers", "Transfers"),
@@ -42,11 +43,14 @@ SECTIONS = {
     "drill-start": "drills",
     "drill-cancel": "drills",
     "drills-stop": "drills",
+    "drills-compare": "drills",
+    "drill-inside": "drills",
     "plan-create": "plans",
     "plan": "plans",
     "plan-delete": "plans",
     "plan-calendar": "plans",
     "checklist": "runs",
+    "objective-save": "objectives",
     "incident": "incidents",
     "rank-shards": "checkpoints",
     "cluster-rules": "nodes",

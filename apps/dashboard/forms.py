@@ -51,6 +51,22 @@ class ObjectivesForm(forms.Form):
         return {name: value for name, value in self.cleaned_data.items() if value != "" or name != "required_trust"}
 
 
+class RunObjectivesForm(forms.Form):
+    """The two objectives alone, as the list of objectives has them: empty means none."""
+
+    rto_objective_seconds = forms.FloatField(
+        required=False, min_value=0.001, label="Time to resume, seconds", help_text="Empty: no objective."
+    )
+    rpo_objective_seconds = forms.FloatField(
+        required=False, min_value=0.001, label="Lost work, seconds", help_text="Empty: no objective."
+    )
+
+    @classmethod
+    def of(cls, run: TrainingRun) -> RunObjectivesForm:
+        fields = ("rto_objective_seconds", "rpo_objective_seconds")
+        return cls(initial={name: getattr(run, name) for name in fields}, auto_id=f"{run.pk}_%s")
+
+
 class AdviceForm(forms.Form):
     """What if it were otherwise: an empty field stays as it is known."""
 

@@ -54,6 +54,13 @@ LOOKS: dict[str, dict[str, Look]] = {
         "breached": Look("warn", "breached"),
         "none": Look("none", "no objective"),
     },
+    "objective_standing": {
+        "over_budget": Look("bad", "over its budget"),
+        "missed": Look("warn", "has missed"),
+        "not_drilled": Look("info", "not drilled in 28 days"),
+        "no_objective": Look("none", "no objective"),
+        "in_time": Look("ok", "in time"),
+    },
     "agent": {
         "pending": Look("warn", "pending approval"),
         "online": Look("ok", "online"),

@@ -16,8 +16,9 @@ from apps.accounts.models import Role
 from apps.checkpoints.api import ID, PartsViewSet
 from apps.checkpoints.runs import find_run
 from apps.core.serializers import body_of, query_of
-from apps.drills import preview, rules, selectors, services
+from apps.drills import comparing, preview, rules, selectors, services
 from apps.drills.coming import coming
+from apps.drills.compare_serializers import CompareQuerySerializer, ComparisonSerializer
 from apps.drills.filters import DrillFilter, PlanFilter
 from apps.drills.finish import OWNER_KIND
 from apps.drills.models import Drill, DrillControl, DrillPlan, PlanOccurrence, RankResult
@@ -110,6 +111,18 @@ class DrillViewSet(ReadViewSet):
         run = find_run(request, spec.pop("run"))
         self.authorize(run.cluster_id)
         return Response(PreviewSerializer(preview.preview(run, spec)).data)
+
+    @extend_schema(
+        operation_id="compare_drills",
+        summary="Two to eight drills side by side: what was asked, really done, each phase, and a verdict",
+        parameters=[CompareQuerySerializer],
+        responses=ComparisonSerializer,
+        filters=False,
+    )
+    @action(detail=False, methods=["get"], pagination_class=None, filterset_class=None)
+    def compare(self, request: Request) -> Response:
+        wanted = query_of(request, CompareQuerySerializer).validated_data["ids"]
+        return Response(ComparisonSerializer(comparing.comparison(self.get_queryset(), wanted)).data)
 
 
 @extend_schema_view(list=extend_schema(operation_id="list_drill_ranks", summary="What each client of a drill measured"))

@@ -95,6 +95,7 @@ def drill_figures(drill: Drill) -> dict[str, Any]:
         "stragglers": list(figures.stragglers),
         "blame": [asdict(late) for late in reload.blame(stored)],
         "balance": asdict(reload.balance(stored)),
+        "agent_versions": _versions(widest),
         **_ceilings(drill, widest.client_count, figures.bytes_per_second, stored),
     }
     if drill.kind == DrillKind.LOADER_COMPARE:
@@ -117,6 +118,12 @@ def drill_figures(drill: Drill) -> dict[str, Any]:
         "verified": figures.verified,
         "facts": facts,
     }
+
+
+def _versions(rung: DrillRung) -> dict[str, str]:
+    """The agents' versions by node, as they are while their drill ends: a later comparison must not see newer ones."""
+    tasks_of_rung = AgentTask.objects.filter(pk__in=rung.results.values("task_id"))
+    return dict(tasks_of_rung.order_by("agent__node__name").values_list("agent__node__name", "agent__version"))
 
 
 def damage(clients: Sequence[Client]) -> list[tuple[Client, tuple[Finding, ...]]]:

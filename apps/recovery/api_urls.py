@@ -4,10 +4,11 @@ from django.urls import URLPattern, URLResolver, re_path
 from rest_framework.routers import SimpleRouter
 
 from apps.checkpoints.api import ID
-from apps.recovery import api
+from apps.recovery import api, objectives_api
 
 router = SimpleRouter()
 router.trailing_slash = "/?"
+router.register("objectives", objectives_api.ObjectiveViewSet, "api-objective")
 router.register("incidents", api.IncidentViewSet, "api-incident")
 
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -99,6 +99,15 @@ def rows_of(
     return sorted(rows, key=lambda row: (row.verdict.rank, row.run.name))
 
 
+def losses(runs: Sequence[Any], now: datetime | None = None) -> dict[str, float]:
+    """Seconds of work that each run of `runs_to_judge()` would lose if it died now, by id; one that is not measured is
+    absent. The very numbers of `rows_of`, in four to seven queries."""
+    decisions = decisions_for(runs, now=now or timezone.now())
+    done = _steps_done(decisions)
+    lost = {run.pk: _lost_seconds(run, done.get(run.pk)) for run in runs}
+    return {run_id: seconds for run_id, seconds in lost.items() if seconds is not None}
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Found:
     """What was read about one run beside its own row."""

@@ -55,6 +55,13 @@
     const box = button && document.getElementById(button.dataset.chartFor);
     if (!box || !box.dataset.drawn) return;
     if (button.dataset.chartDo === "reset") Plotly.relayout(box, { "xaxis.autorange": true, "yaxis.autorange": true }).then(() => load(box));
+    if (button.dataset.chartDo === "log") {
+      const on = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", String(on));
+      figures.get(box).layout.yaxis.type = on ? "log" : "linear";
+      figures.get(box).layout.uirevision = `fixed ${on}`;
+      draw(box);
+    }
     if (button.dataset.chartDo === "save") Plotly.downloadImage(box, { format: "png", width: 1400, height: 620, filename: box.dataset.chartName || "muster" });
   });
 })();

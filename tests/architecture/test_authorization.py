@@ -164,6 +164,7 @@ OPERATIONS: dict[str, Needs] = {
     "cancel_repair": Needs(OPERATOR),
     "list_drills": VIEWER,
     "get_drill": VIEWER,
+    "compare_drills": VIEWER,
     "list_drill_ranks": VIEWER,
     "list_drill_events": VIEWER,
     "create_drill": Needs(OPERATOR, body=lambda ids: {"run": ids["run"], "kind": "reload", "choice": "latest"}),
@@ -195,6 +196,7 @@ OPERATIONS: dict[str, Needs] = {
     "get_alert": VIEWER,
     "acknowledge_alert": Needs(OPERATOR),
     "get_readiness": VIEWER,
+    "list_objectives": VIEWER,
     "get_rto_history": VIEWER,
     "get_rto_groups": VIEWER,
     "get_advice": VIEWER,
@@ -331,6 +333,7 @@ def path_of(operation_id: str, ids: dict[str, str]) -> str:
     for word in schema_operations()[operation_id][1].split("/"):
         done.append(ids[done[-1].removesuffix("s")] if word.startswith("{") else word)
     query = {**dict.fromkeys(OF_A_RUN, "?run=llama-70b"), "get_what_if": f"?tier={ids['tier']}"}
+    query["compare_drills"] = f"?ids={ids['drill']},drl_z"
     return "/".join(done) + query.get(operation_id, "")
 
 

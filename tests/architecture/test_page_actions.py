@@ -12,6 +12,8 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 # A form's route, or the template of a form that posts to its own page -> the operations that do the same.
 SAME = {
     "run-objectives": {"update_run"},
+    "objective-save": {"update_run"},
+    "dashboard/objective_form.html": {"update_run"},
     "checkpoint-audit": {"create_audit"},
     "audit-cancel": {"cancel_audit"},
     "dashboard/audit_policy_form.html": {"create_audit_policy"},

@@ -34,7 +34,7 @@ from apps.core import heartbeats
 from apps.core.transitions import record
 from apps.drills.models import Drill, DrillPlan, DrillRung, PlanOccurrence, RankResult
 from apps.fleet.inventory import AgentFacts, contents, without_agent
-from apps.fleet.models import Agent, AgentTask, Cluster, ClusterGrant, ClusterInventory, JoinToken, Node
+from apps.fleet.models import Agent, AgentEvent, AgentTask, Cluster, ClusterGrant, ClusterInventory, JoinToken, Node
 from apps.fleet.schedulers.base import Partition, Snapshot
 from apps.fleet.schedulers.slurm_parsing import parse_jobs, parse_nodes
 from apps.recovery.models import Incident, Recovery
@@ -229,6 +229,9 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "drill-herd": f"/drills/{scene.herd.pk}/",
         "drill-running": f"/drills/{scene.running.pk}/",
         "drill-failed": f"/drills/{scene.failed.pk}/",
+        "drill-inside": f"/drills/{scene.herd.pk}/inside/",
+        "drills-compare": f"/drills/compare/?ids={scene.reload.pk},{scene.herd.pk}&show=all",
+        "drills-compare-none": "/drills/compare/",
         "rules": f"/clusters/{scene.east.pk}/rules/",
         "plans": "/plans/",
         "plan-calendar": "/plans/calendar/",
@@ -263,6 +266,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "health": "/health/",
         "incidents": "/incidents/",
         "alerts": "/alerts/",
+        "objectives": "/objectives/",
         "analysis": "/analysis/",
         "analysis-groups": "/analysis/groups/",
         "analysis-tiers": "/analysis/groups/?by=tier&kind=herd",
@@ -286,6 +290,7 @@ def operator_pages_of(scene: Scene) -> dict[str, str]:
         "node-park": f"/clusters/{scene.east.pk}/nodes/gpu-1/park/",
         "node-bring-back": f"/clusters/{scene.east.pk}/nodes/gpu-4/bring_back/",
         "plan-create": "/plans/new/",
+        "objective-save": f"/objectives/{scene.llama.pk}/",
         "plan-delete": f"/plans/{scene.plan.pk}/delete/",
         "policy-create": "/policies/new/",
         "policy-delete": f"/policies/{scene.policy.pk}/delete/",
@@ -679,7 +684,32 @@ def _herd(run: TrainingRun, placement: Placement, nodes: list[Node], now: dateti
             jain_index=0.957,
         )
         _results(rung, nodes, at)
+    _reports(rung, at)
     return drill
+
+
+def _reports(rung: DrillRung, at: datetime) -> None:
+    """How far each client of the round had read, twice a second, as its agent told."""
+    for result in rung.results.select_related("node__agent"):
+        assert result.node is not None and result.bytes is not None
+        task = AgentTask.objects.create(
+            pk=result.task_id, agent=result.node.agent, owner_kind="drill", owner_id=rung.drill_id, kind="reload",
+            params={}, state="done", outcome="done", attempt=1, created_at=at, started_at=at, finished_at=at,
+        )  # fmt: skip
+        begin, seconds = at + timedelta(seconds=1.5, milliseconds=12 * result.rank), result.phases["read"]
+        count = round(2 * seconds)
+        common: dict[str, Any] = {"task": task, "attempt": 1, "mono_seconds": 0.0, "phase": "read"}
+        AgentEvent.objects.create(**common, seq=1, kind="phase", edge="begin", at=begin)
+        AgentEvent.objects.bulk_create(
+            AgentEvent(
+                **common,
+                seq=number + 1,
+                kind="progress",
+                at=begin + timedelta(seconds=seconds * number / count),
+                data={"done_bytes": result.bytes * number // count, "total_bytes": result.bytes},
+            )
+            for number in range(1, count + 1)
+        )
 
 
 def _running(run: TrainingRun, placement: Placement, nodes: list[Node], now: datetime) -> Drill:

@@ -28,6 +28,8 @@ class Chart:
     height: int = 320
     note: str = ""
     live: bool = False
+    may_be_logarithmic: bool = False
+    """Whether the reader may switch its value axis to a logarithmic one."""
 
     @property
     def is_empty(self) -> bool:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from apps.core import units
-from apps.core.phases import LABELS, ordered
+from apps.core.phases import LABELS, Phase, ordered
 from apps.dashboard.charts.figure import Chart, Figure, hatch, layout, plain, spread, vertical_line
 from apps.dashboard.palette import PHASE_INKS, variable
 
@@ -104,17 +104,20 @@ def verdict(clients: Sequence[Client]) -> str:
 
 
 def _blame(last: Client, clients: Sequence[Client]) -> str:
-    """The phase in which the last one lost most against the others' median."""
+    worst = excess_of(last, clients)
+    return "" if worst is None else f"; {units.duration(worst[1])} of it in {LABELS[Phase(worst[0])].lower()}"
+
+
+def excess_of(one: Client, clients: Sequence[Client]) -> tuple[str, float] | None:
+    """The phase in which `one` lost most against the others' median, and how many seconds; None where in none."""
     excess = {}
-    for phase, value in ordered(last.phases):
-        others = [client.phases.get(phase) for client in clients if client is not last]
+    for phase, value in ordered(one.phases):
+        others = [client.phases.get(phase) for client in clients if client is not one]
         known = [other for other in others if other is not None]
         if value is not None and known:
-            excess[phase] = value - median(known)
+            excess[phase.value] = value - median(known)
     worst = max(excess, key=lambda phase: excess[phase], default=None)
-    if worst is None or excess[worst] <= 0:
-        return ""
-    return f"; {units.duration(excess[worst])} of it in {LABELS[worst].lower()}"
+    return None if worst is None or excess[worst] <= 0 else (worst, excess[worst])
 
 
 def chart(clients: Sequence[Client], url: str) -> Chart:

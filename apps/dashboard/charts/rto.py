@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from statistics import median
 from typing import Any
 from urllib.parse import urlencode
@@ -17,13 +17,12 @@ from apps.recovery import rto as statistics
 
 GREW_RATIO = 1.25
 MIN_TO_COMPARE = 4
-SHORTEST_AXIS = timedelta(hours=1)
-CLOCK_AXIS = timedelta(days=2)
 
 
 @dataclass(frozen=True)
 class Point:
-    """One drill that restored. `phases` are critical-path seconds; what they leave of `seconds` is not attributed."""
+    """One drill that restored. `phases` are critical-path seconds; what they leave of `seconds` is not attributed.
+    `of_week`: it stands for so many drills of its week, whose median it is; 0: for itself."""
 
     drill_id: str
     at: datetime
@@ -31,10 +30,11 @@ class Point:
     phases: Mapping[str, float]
     objective_seconds: float | None
     breached: bool
+    of_week: int = 0
 
 
-def url_of(run_id: str, kind: str, name: str = "rto") -> str:
-    return f"/charts/{name}.json?{urlencode({'run': run_id, 'kind': kind})}"
+def url_of(run_id: str, kind: str, name: str = "rto", **more: str) -> str:
+    return f"/charts/{name}.json?{urlencode({'run': run_id, 'kind': kind, **more})}"
 
 
 def measure_of(kind: str) -> str:
@@ -79,11 +79,16 @@ def _objective(points: Sequence[Point]) -> dict[str, Any]:
 
 def _labels(points: Sequence[Point]) -> list[str]:
     """One label for each bar; two within one minute are told apart by their seconds."""
-    minutes = [f"{point.at:%d %b %H:%M}" for point in points]
+    minutes = [_week(point) or f"{point.at:%d %b %H:%M}" for point in points]
     return [
-        f"{point.at:%d %b %H:%M:%S}" if minutes.count(text) > 1 else text
+        f"{point.at:%d %b %Y %H:%M:%S}" if minutes.count(text) > 1 else text
         for point, text in zip(points, minutes, strict=True)
     ]
+
+
+def _week(point: Point) -> str:
+    """Empty for a drill that stands for itself alone."""
+    return f"median of {point.of_week:,}, week of {point.at:%d %b %Y}" if point.of_week else ""
 
 
 def _phase(phase: Phase, points: Sequence[Point], labels: Sequence[str]) -> dict[str, Any]:
@@ -120,14 +125,21 @@ def _breaches(late: Sequence[tuple[str, float]]) -> dict[str, Any]:
     }
 
 
-def chart(points: Sequence[Point], kind: str, url: str) -> Chart:
+def chart(points: Sequence[Point], kind: str, url: str, weeks: Sequence[Point] = ()) -> Chart:
+    """`weeks`: drills that stand for the weeks before `points`."""
+    phases = _seen([*weeks, *points])
+    older = sum(point.of_week for point in weeks)
     return Chart(
         name="rto",
         title=measure_of(kind),
         verdict=verdict(points, kind),
         url=url,
-        headers=("Drill", "In all", "Objective", *(LABELS[phase] for phase in _seen(points)), "Not attributed"),
-        rows=tuple(_row(point, _seen(points)) for point in reversed(points)),
+        headers=("Drill", "In all", "Objective", *(LABELS[phase] for phase in phases), "Not attributed"),
+        rows=tuple(_row(point, phases) for point in reversed([*weeks, *points])),
+        note=f"The newest {len(points):,} of {len(points) + older:,} drills have a bar of their own; older ones stand "
+        "as the median drill of their week. The sentence is about the newest."
+        if weeks
+        else "",
     )
 
 
@@ -138,7 +150,7 @@ def _seen(points: Sequence[Point]) -> list[Phase]:
 def _row(point: Point, phases: Sequence[Phase]) -> tuple[str, ...]:
     rest = max(0.0, point.seconds - sum(point.phases.values()))
     return (
-        f"{point.at:%Y-%m-%d %H:%M:%S} UTC",
+        _week(point) or f"{point.at:%Y-%m-%d %H:%M:%S} UTC",
         units.duration(point.seconds) + (" (breached)" if point.breached else ""),
         units.duration(point.objective_seconds) if point.objective_seconds else "none",
         *(units.duration(point.phases.get(phase)) for phase in phases),
@@ -209,82 +221,6 @@ def claim(points: Sequence[Point]) -> str:
     if more == 0:
         return f"{had}: enough to claim that 95 % restore within it, at 95 % confidence."
     return f"{had}: {more} more in time are needed to claim that 95 % restore within it, at 95 % confidence."
-
-
-# -- the spread over time ----------------------------------------------------------------------------------------------
-def trend(points: Sequence[Point], kind: str) -> Figure:
-    x = [point.at.isoformat() for point in points]
-    dots = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "drills",
-        "x": x,
-        "y": [round(point.seconds, 6) for point in points],
-        "marker": {
-            "size": 9,
-            "color": ["var(--warn)" if point.breached else "var(--accent)" for point in points],
-            "symbol": ["triangle-up" if point.breached else "circle" for point in points],
-        },
-        "hovertemplate": "%{x}<br>%{y:.3f} s<extra></extra>",
-    }
-    lines = []
-    spread = statistics.spread([point.seconds for point in points]) if len(points) > 1 else None
-    for name, value in (("p50", spread.p50), ("p95", spread.p95)) if spread else ():
-        if value is not None:
-            lines.append(_level(name, x, value))
-    frame = layout(x_title="", y_title="seconds", **_objective(points))
-    frame["xaxis"] |= _time_axis([point.at for point in points])
-    return {"data": [*lines, dots], "layout": frame}
-
-
-def _time_axis(times: Sequence[datetime]) -> dict[str, Any]:
-    """At least an hour, so that one drill, or a few within seconds, get ticks of whole minutes."""
-    if not times:
-        return {}
-    first, last = min(times), max(times)
-    margin = max((SHORTEST_AXIS - (last - first)) / 2, (last - first) / 20)
-    axis: dict[str, Any] = {"type": "date", "range": [(first - margin).isoformat(), (last + margin).isoformat()]}
-    if last - first < CLOCK_AXIS:
-        axis |= {"tickformat": "%H:%M<br>%d %b", "nticks": 6}
-    return axis
-
-
-def _level(name: str, x: Sequence[str], value: float) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": f"{name} {units.duration(value)}",
-        "x": [x[0], x[-1]],
-        "y": [round(value, 6)] * 2,
-        "line": {"color": "var(--mute)", "width": 1.5, "dash": "dot" if name == "p95" else "solid"},
-        "hoverinfo": "skip",
-    }
-
-
-def trend_chart(points: Sequence[Point], kind: str, url: str) -> Chart:
-    return Chart(
-        name="trend",
-        title="Spread",
-        verdict=trend_verdict(points),
-        url=url,
-        headers=("Drill", "Seconds", "Objective"),
-        rows=tuple(
-            (
-                f"{point.at:%Y-%m-%d %H:%M:%S} UTC",
-                f"{point.seconds:.3f}",
-                "none" if not point.objective_seconds else "breached" if point.breached else "in time",
-            )
-            for point in reversed(points)
-        ),
-    )
-
-
-def trend_verdict(points: Sequence[Point]) -> str:
-    count = len(points)
-    spread = statistics.spread([point.seconds for point in points])
-    if spread is None or spread.p95 is None:
-        return f"n = {count}: dots only, since a p95 needs {statistics.MIN_FOR_P95} drills."
-    return f"n = {count}: half within {units.duration(spread.p50)}, 95 % within {units.duration(spread.p95)}."
 
 
 _EDGE = {"color": "var(--edge)", "width": 1}

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import log10
 from typing import Any
 from urllib.parse import urlencode
 
 from apps.core import units
-from apps.dashboard.charts.figure import Chart, Figure, horizontal_line, layout
+from apps.core.phases import LABELS, Phase
+from apps.dashboard.charts.figure import Chart, Figure, hatch, horizontal_line, layout
 from apps.recovery.scaling import MIN_FOR_SHOWN_ERROR, SIZES, Checked, Error, Model
+from apps.recovery.what_if import Question
 
 MAX_DOTS = 500
 READER_STEPS = 12
 
 
-def url_of(name: str, tier_id: str, objective: float | None = None) -> str:
-    asked = {"tier": tier_id} | ({"objective_seconds": objective} if objective else {})
-    return f"/charts/{name}.json?{urlencode(asked)}"
+def url_of(name: str, tier_id: str, **asked: float | None) -> str:
+    """`asked`: what the form has, as far as it was given."""
+    given = {key: str(value) for key, value in asked.items() if value is not None}
+    return f"/charts/{name}.json?{urlencode({'tier': tier_id, **given})}"
 
 
 # -- predicted against measured ----------------------------------------------------------------------------------------
@@ -145,3 +148,85 @@ def _line(name: str, x: Sequence[float], y: Sequence[float], colour: str, dash: 
         "line": {"color": colour, "width": 2, "dash": dash},
         "hovertemplate": "%{x}: %{y:.1f} s<extra>" + name + "</extra>",
     }
+
+
+# -- what moves it most ------------------------------------------------------------------------------------------------
+VARIED = 0.2
+
+
+def levers(model: Model, other_phases: Mapping[str, float], asked: Question) -> list[tuple[str, float, float]]:
+    """(name, seconds with it a fifth better, with it a fifth worse) of everything that the prediction is made of, the
+    one that moves it most first. Better is more bandwidth, and less time of a phase."""
+
+    def storage(rate: float = 1.0, fixed: float = 1.0) -> float:
+        reading = asked.total_bytes / (model.rates.of(asked.reader_count) * model.efficiency_ratio * rate)
+        return model.fixed_seconds * fixed + reading
+
+    others = sum(other_phases.values())
+    less, more = 1 - VARIED, 1 + VARIED
+    found = [
+        ("Bandwidth that is reached", storage(rate=more) + others, storage(rate=less) + others),
+        ("Storage time that no byte explains", storage(fixed=less) + others, storage(fixed=more) + others),
+    ]
+    base = storage() + others
+    found += [
+        (LABELS[Phase(name)], base - VARIED * seconds, base + VARIED * seconds)
+        for name, seconds in other_phases.items()
+    ]
+    moving = [lever for lever in found if lever[2] - lever[1] > 0.001 * base]
+    return sorted(moving, key=lambda lever: lever[1] - lever[2])
+
+
+def levers_figure(found: Sequence[tuple[str, float, float]], base: float) -> Figure:
+    """A bar for each lever from its better to its worse side, around the prediction."""
+    names = [name for name, _low, _high in found]
+    sides = (
+        ("a fifth better", [low for _name, low, _high in found], "var(--accent)", ""),
+        ("a fifth worse", [high for _name, _low, high in found], "var(--warn)", "/"),
+    )
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": side,
+            "y": names,
+            "x": [round(value - base, 6) for value in values],
+            "base": [round(base, 6)] * len(found),
+            "marker": {"color": colour, "pattern": hatch(shape)},
+            "customdata": [round(value, 3) for value in values],
+            "hovertemplate": "%{y}, " + side + ": %{customdata:.1f} s<extra></extra>",
+        }
+        for side, values, colour, shape in sides
+    ]
+    frame = layout(x_title="predicted seconds", y_title="", height=levers_height(found), barmode="overlay", bargap=0.35)
+    frame["xaxis"]["rangemode"] = "normal"
+    frame["yaxis"] |= {"type": "category", "autorange": "reversed", "gridcolor": "rgba(0,0,0,0)"}
+    frame["legend"] |= {"y": -0.32}
+    return {"data": traces, "layout": frame}
+
+
+def levers_height(found: Sequence[tuple[str, float, float]]) -> int:
+    return max(240, 130 + 28 * len(found))
+
+
+def levers_chart(found: Sequence[tuple[str, float, float]], base: float, asked: Question, url: str) -> Chart:
+    return Chart(
+        name="levers",
+        title="What moves it most",
+        verdict=levers_words(found, base, asked),
+        url=url,
+        headers=("A fifth of", "Better", "Worse", "Saves"),
+        rows=tuple(
+            (name, units.duration(low), units.duration(high), units.duration(base - low)) for name, low, high in found
+        ),
+        height=levers_height(found),
+    )
+
+
+def levers_words(found: Sequence[tuple[str, float, float]], base: float, asked: Question) -> str:
+    if not found:
+        return "Nothing that was measured moves the prediction."
+    name, low, _high = found[0]
+    readers = "1 node" if asked.reader_count == 1 else f"{asked.reader_count:,} nodes"
+    what = f"{units.size(asked.total_bytes)} to {readers}, {units.duration(base)}"
+    return f"For {what}: {name.lower()} moves it most; a fifth better saves {units.duration(base - low)}."

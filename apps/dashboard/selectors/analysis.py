@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from datetime import timedelta
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, F, QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 
 from apps.checkpoints.models import TrainingRun
+from apps.dashboard.charts.node_rates import Cell
 from apps.dashboard.charts.rto import Point
-from apps.drills.models import Drill, DrillKind
+from apps.dashboard.charts.trend import Dot
+from apps.drills.models import Drill, DrillRung, RankResult
 from apps.fleet.access import scoped
 from apps.recovery import history
 from apps.recovery.history import Group, GroupBy, Groups
+from apps.recovery.objectives import PREFERENCE
 from apps.recovery.selectors import WITH_RESULT
 
 MAX_POINTS = 200
+MAX_DOTS = 20_000
+MAX_WEEKS = 104
+MAX_GRID_DRILLS = 40
+MAX_CELLS = 50_000
 DAYS = 90
-# A failover measures all of the way back; the others only its storage part.
-_PREFERENCE = (DrillKind.FAILOVER, DrillKind.RELOAD, DrillKind.HERD)
 
 
 def kinds_of(run: TrainingRun) -> list[str]:
     """The kinds of drill of which `run` has a measured time, the most telling first."""
     rows = measured(run).order_by().values_list("kind", flat=True).distinct()
     found = set(rows)
-    return [kind.value for kind in _PREFERENCE if kind in found]
+    return [kind.value for kind in PREFERENCE if kind in found]
 
 
 def measured(run: TrainingRun, kind: str = "") -> QuerySet[Drill]:
@@ -47,11 +55,40 @@ def telling(run: TrainingRun) -> tuple[str, list[Point]]:
 def telling_of(drills: Sequence[Drill]) -> tuple[str, list[Point]]:
     """The same from drills at hand, newest first."""
     rows = [row for row in drills if row.outcome == Drill.Outcome.PASSED and row.seconds is not None]
-    kind = next((kind.value for kind in _PREFERENCE if any(row.kind == kind for row in rows)), "")
+    kind = next((kind.value for kind in PREFERENCE if any(row.kind == kind for row in rows)), "")
     return kind, [_point(row) for row in reversed(rows) if row.kind == kind]
 
 
-def _point(row: Drill) -> Point:
+def older_weeks(run: TrainingRun, kind: str, newest: Sequence[Point]) -> list[Point]:
+    """For the drills before the newest 200 (`newest`), oldest first: of each week the one whose time is the median, so
+    that its phases are real and add up. At most 104 weeks, in two queries; none where there are no more."""
+    if len(newest) < MAX_POINTS:
+        return []
+    shown = {point.drill_id for point in newest}
+    rows = measured(run, kind).order_by("-created_at", "-pk").values_list("pk", "created_at", "seconds")
+    weeks: dict[tuple[int, int], list[tuple[float, str]]] = defaultdict(list)
+    for pk, at, seconds in rows[:MAX_DOTS]:
+        if pk not in shown:
+            weeks[at.isocalendar()[:2]].append((seconds or 0.0, pk))
+    newest_weeks = [found for _week, found in sorted(weeks.items())[-MAX_WEEKS:]]
+    counts = {sorted(found)[(len(found) - 1) // 2][1]: len(found) for found in newest_weeks}
+    drills = sorted(Drill.objects.filter(pk__in=counts), key=lambda row: row.created_at)
+    return [_point(row, of_week=counts[row.pk]) for row in drills]
+
+
+def dots(run: TrainingRun, kind: str) -> tuple[list[Dot], int]:
+    """The time of each of the newest 20,000 drills that restored, oldest first, and how many older ones there are."""
+    rows = measured(run, kind).order_by("-created_at", "-pk")
+    fields = ("finished_at", "created_at", "seconds", "objective_seconds", "objective_state")
+    found = [
+        Dot(finished_at or created_at, seconds, objective, state == Drill.ObjectiveState.BREACHED)
+        for finished_at, created_at, seconds, objective, state in rows.values_list(*fields)[:MAX_DOTS]
+    ]
+    left_out = rows.count() - len(found) if len(found) == MAX_DOTS else 0
+    return found[::-1], left_out
+
+
+def _point(row: Drill, of_week: int = 0) -> Point:
     return Point(
         drill_id=row.pk,
         at=row.finished_at or row.created_at,
@@ -59,6 +96,7 @@ def _point(row: Drill) -> Point:
         phases=row.phases,
         objective_seconds=row.objective_seconds,
         breached=row.objective_state == Drill.ObjectiveState.BREACHED,
+        of_week=of_week,
     )
 
 
@@ -72,7 +110,7 @@ def kinds_in_sight(request: HttpRequest) -> list[str]:
     """The kinds of drill that ended with a result where this user looks, the most telling first."""
     rows = scoped(request, Drill.objects.filter(outcome__in=WITH_RESULT), "cluster")
     found = set(rows.order_by().values_list("kind", flat=True).distinct())
-    return [kind.value for kind in _PREFERENCE if kind in found]
+    return [kind.value for kind in PREFERENCE if kind in found]
 
 
 def groups_in_sight(request: HttpRequest, by: GroupBy, kind: str) -> Groups:
@@ -82,3 +120,15 @@ def groups_in_sight(request: HttpRequest, by: GroupBy, kind: str) -> Groups:
 def group_of_run(run: TrainingRun, kind: str) -> Group:
     """What the run's drills of one kind in the last 90 days prove together; it may hold no trial."""
     return history.run_group(run, kind, DAYS)
+
+
+def node_rates(request: HttpRequest, kind: str) -> list[Cell]:
+    """What each node's client read in the widest round of each of the newest 40 drills of one kind, at most 50,000."""
+    drills = scoped(request, Drill.objects.filter(kind=kind, outcome=Drill.Outcome.PASSED), "cluster")
+    newest = drills.filter(created_at__gte=timezone.now() - timedelta(days=DAYS)).order_by("-created_at", "-pk")
+    chosen = dict(newest.values_list("pk", "created_at")[:MAX_GRID_DRILLS])
+    rungs = DrillRung.objects.filter(drill__in=list(chosen), placement=F("drill__placement"), bytes_per_second__gt=0)
+    widest = dict(rungs.order_by("client_count", "order").values_list("drill", "pk"))  # the last one of each is widest
+    rows = RankResult.objects.filter(rung__in=list(widest.values()), node__isnull=False, bytes_per_second__gt=0)
+    fields = rows.order_by("rung", "rank").values_list("node__name", "rung__drill", "bytes_per_second")
+    return [Cell(node, drill_id, chosen[drill_id], rate) for node, drill_id, rate in fields[:MAX_CELLS] if rate]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils import timezone
 
 from apps.checkpoints.models import TrainingRun
 from apps.dashboard import pages
-from apps.dashboard.charts import groups, rto
+from apps.dashboard.charts import budget, groups, node_rates, rto, trend
 from apps.dashboard.facets import facet
 from apps.dashboard.selectors import analysis
 from apps.drills.models import Drill, DrillKind
@@ -30,12 +33,17 @@ def rto_history(request: HttpRequest) -> HttpResponse:
     }
     if run and kind:
         points = analysis.points(run, kind)
+        dots, left_out = analysis.dots(run, kind)
+        group = analysis.group_of_run(run, kind)
         context |= {
-            "chart": rto.chart(points, kind, rto.url_of(run.pk, kind)),
-            "trend": rto.trend_chart(points, kind, rto.url_of(run.pk, kind, "trend")),
+            "chart": rto.chart(
+                points, kind, rto.url_of(run.pk, kind, weeks="1"), analysis.older_weeks(run, kind, points)
+            ),
+            "trend": trend.chart(dots, rto.url_of(run.pk, kind, "trend"), left_out),
+            "budget": budget.chart(group.trials, timezone.now(), rto.url_of(run.pk, kind, "budget")),
             "coverage": sorted(analysis.coverage(run, kind).items()),
             "claim": rto.claim(points),
-            "proven": groups.row(analysis.group_of_run(run, kind)),
+            "proven": groups.row(group),
         }
     return pages.show(request, "dashboard/analysis.html", context, charts=bool(run and kind))
 
@@ -60,6 +68,9 @@ def rto_groups(request: HttpRequest) -> HttpResponse:
             "rows": [groups.row(group) for group in found.items],
             "chart": groups.chart(found.items, by, kind, groups.url_of(by, kind)),
         }
+    if kind and by == GroupBy.NODE_GROUP:
+        grid = node_rates.grid(analysis.node_rates(request, kind))
+        context["grid"] = node_rates.chart(grid, f"{reverse('chart', args=['node-rates'])}?{urlencode({'kind': kind})}")
     return pages.show(request, "dashboard/analysis_groups.html", context, charts=bool(kind))
 
 

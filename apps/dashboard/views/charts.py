@@ -6,16 +6,32 @@ import hashlib
 import json
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
 from django.utils.cache import get_conditional_response
 
 from apps.checkpoints.models import TrainingRun
 from apps.dashboard import pages
-from apps.dashboard.charts import advice, groups, herd, ranks, rto, what_if
+from apps.dashboard.charts import (
+    advice,
+    budget,
+    finish,
+    groups,
+    herd,
+    node_rates,
+    objectives,
+    ranks,
+    rto,
+    throughput,
+    trend,
+    what_if,
+)
 from apps.dashboard.charts.figure import MAX_BYTES, Figure
 from apps.dashboard.forms import WhatIfForm
-from apps.dashboard.selectors import analysis
+from apps.dashboard.selectors import analysis, inside
 from apps.dashboard.selectors import drills as drill_rows
 from apps.dashboard.views.advice import advice_of
+from apps.dashboard.views.objectives import shown as objective_rows
+from apps.dashboard.views.what_if import asked_about, base_of
 from apps.drills.models import Drill, DrillKind
 from apps.recovery.history import GroupBy
 from apps.recovery.what_if import TierModel, tier_model
@@ -28,12 +44,19 @@ def chart(request: HttpRequest, name: str) -> HttpResponse:
     makers = {
         "rto": _rto,
         "trend": _trend,
+        "budget": _budget,
         "ranks": _ranks,
         "herd": _herd,
+        "finish": _finish,
+        "throughput": _throughput,
         "groups": _groups,
         "advice": _advice,
         "honesty": _honesty,
         "readers": _readers,
+        "levers": _levers,
+        "node-rates": _node_rates,
+        "corner": _corner,
+        "sureness": _sureness,
     }
     if name not in makers:
         raise Http404(f"There is no chart {name}.")
@@ -52,12 +75,19 @@ def _run_and_kind(request: HttpRequest) -> tuple[TrainingRun, str]:
 
 def _rto(request: HttpRequest) -> Figure:
     run, kind = _run_and_kind(request)
-    return rto.figure(analysis.points(run, kind), kind)
+    points = analysis.points(run, kind)
+    weeks = analysis.older_weeks(run, kind, points) if request.GET.get("weeks") else []
+    return rto.figure([*weeks, *points], kind)
 
 
 def _trend(request: HttpRequest) -> Figure:
     run, kind = _run_and_kind(request)
-    return rto.trend(analysis.points(run, kind), kind)
+    return trend.figure(analysis.dots(run, kind)[0])
+
+
+def _budget(request: HttpRequest) -> Figure:
+    run, kind = _run_and_kind(request)
+    return budget.figure(analysis.group_of_run(run, kind).trials, timezone.now())
 
 
 def _groups(request: HttpRequest) -> Figure:
@@ -89,6 +119,29 @@ def _readers(request: HttpRequest) -> Figure:
     return what_if.readers_figure(known.model, known.other_seconds, form.cleaned_data.get("objective_seconds"))
 
 
+def _levers(request: HttpRequest) -> Figure:
+    known, form = _tier(request), WhatIfForm(request.GET)
+    form.is_valid()
+    if known.model is None:
+        raise Http404("Nothing was measured on this tier.")
+    about = asked_about(form.cleaned_data)
+    found = what_if.levers(known.model, known.other_phases, about)
+    return what_if.levers_figure(found, base_of(known, about))
+
+
+def _node_rates(request: HttpRequest) -> Figure:
+    kind = pages.chosen(request, "kind", DrillKind.values) or DrillKind.RELOAD.value
+    return node_rates.figure(node_rates.grid(analysis.node_rates(request, kind)))
+
+
+def _corner(request: HttpRequest) -> Figure:
+    return objectives.corner_figure(objective_rows(request))
+
+
+def _sureness(request: HttpRequest) -> Figure:
+    return objectives.sureness_figure(objective_rows(request))
+
+
 def _drill(request: HttpRequest) -> Drill:
     drill: Drill = pages.find(request, Drill.objects.all(), "cluster", request.GET.get("drill", ""))
     return drill
@@ -97,6 +150,15 @@ def _drill(request: HttpRequest) -> Drill:
 def _ranks(request: HttpRequest) -> Figure:
     drill = _drill(request)
     return ranks.figure(drill_rows.clients(drill_rows.results(drill)), drill.objective_seconds)
+
+
+def _finish(request: HttpRequest) -> Figure:
+    drill = _drill(request)
+    return finish.figure(drill_rows.clients(drill_rows.results(drill)), drill.objective_seconds)
+
+
+def _throughput(request: HttpRequest) -> Figure:
+    return throughput.figure(throughput.bins(inside.tracks(drill_rows.results(_drill(request)))))
 
 
 def _herd(request: HttpRequest) -> Figure:

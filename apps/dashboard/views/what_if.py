@@ -15,6 +15,9 @@ from apps.fleet.access import scoped
 from apps.recovery.what_if import Answer, Question, TierModel, answers, question, standard_questions, tier_model
 from apps.storage.models import StorageTier
 
+TYPICAL = (912_000_000_000, 64)
+"""70B with optimizer state on 8 nodes."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -61,9 +64,22 @@ def _context(request: HttpRequest, tier: StorageTier) -> dict[str, Any]:
     if known.model is not None:
         url = charts.url_of("honesty", tier.pk)
         context["honesty"] = charts.honesty_chart(known.checked, known.error, url)
-        url = charts.url_of("readers", tier.pk, objective)
+        url = charts.url_of("readers", tier.pk, objective_seconds=objective)
         context["readers"] = charts.readers_chart(known.model, known.other_seconds, url)
+        told = asked_about(asked)
+        url = charts.url_of("levers", tier.pk, **{name: asked.get(name) for name in ("gigabytes", "ranks", "readers")})
+        found = charts.levers(known.model, known.other_phases, told)
+        context["levers"] = charts.levers_chart(found, base_of(known, told), told, url)
     return context
+
+
+def asked_about(asked: dict[str, Any]) -> Question:
+    """The question of one's own, else the middle of the standard ones."""
+    return next(iter(_own(asked)), question(*TYPICAL))
+
+
+def base_of(known: TierModel, about: Question) -> float:
+    return answers(known, [about], None)[0].seconds
 
 
 def _own(asked: dict[str, Any]) -> list[Question]:
