@@ -136,7 +136,7 @@ class RtoHistoryView(APIView):
 class RtoGroupsView(APIView):
     @extend_schema(
         operation_id="get_rto_groups",
-        summary="Drills of one kind by run, tier or node group: spread, objective, budget of misses, regression",
+        summary="Drills of one kind by run, tier, format or node group: spread, objective, budget, regression",
         parameters=[GroupsQuerySerializer],
         responses=GroupsSerializer,
     )

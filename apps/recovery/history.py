@@ -24,12 +24,13 @@ MAX_POINTS = 2000
 class GroupBy(StrEnum):
     RUN = "run"
     TIER = "tier"
+    FORMAT = "format"
     NODE_GROUP = "node_group"
 
 
 @dataclass(frozen=True)
 class Group:
-    """`key` is the id of a run or tier, or the name of a node group; trials are newest first."""
+    """`key` is the id of a run or tier, or the name of a format or node group; trials are newest first."""
 
     key: str
     name: str
@@ -66,8 +67,8 @@ def history(run: TrainingRun, kind: str, days: int, now: datetime | None = None)
 
 
 def groups(drills: QuerySet[Drill], by: GroupBy, kind: str, days: int, now: datetime | None = None) -> Groups:
-    """The visible `drills` of one kind that ended with a result, by run, tier or node group. A node group's time is
-    that of its slowest client in each drill, so a failover, which has no clients, has no node groups."""
+    """The visible `drills` of one kind that ended with a result, by run, tier, format or node group. A node group's
+    time is that of its slowest client in each drill, so a failover, which has no clients, has no node groups."""
     at = now or timezone.now()
     wanted = drills.filter(kind=kind, outcome__in=selectors.WITH_RESULT, created_at__gte=at - timedelta(days=days))
     newest, left_out = _newest(wanted.select_related("run__cluster", "placement__tier"))
@@ -140,10 +141,20 @@ def _newest(rows: QuerySet[Drill]) -> tuple[list[Drill], int]:
 def _by_row(drills: Iterable[Drill], by: GroupBy) -> _Parts:
     parts: _Parts = defaultdict(list)
     for drill in drills:
-        row = drill.run if by == GroupBy.RUN else drill.placement.tier if drill.placement else None
-        if row is not None and _says_something(drill):
-            parts[drill.run.cluster.name, row.pk, row.name].append((drill, trial_of(drill)))
+        group = _group_of(drill, by)
+        if group is not None and _says_something(drill):
+            parts[drill.run.cluster.name, *group].append((drill, trial_of(drill)))
     return parts
+
+
+def _group_of(drill: Drill, by: GroupBy) -> tuple[str, str] | None:
+    """Key and name; None for a drill that belongs to no group, as one whose copy is gone."""
+    if by == GroupBy.RUN:
+        return drill.run_id, drill.run.name
+    copy = drill.placement
+    if copy is None or (by == GroupBy.FORMAT and not copy.format):
+        return None
+    return (copy.format, copy.format) if by == GroupBy.FORMAT else (copy.tier_id, copy.tier.name)
 
 
 def _by_node_group(drills: Sequence[Drill]) -> _Parts:

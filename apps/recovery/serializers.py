@@ -25,12 +25,15 @@ class LastDrillSerializer(serializers.ModelSerializer[Drill]):
     outcome = serializers.CharField()
     objective_state = serializers.CharField()
     phases = PhasesField()
+    efficiency_ratio = serializers.FloatField(
+        allow_null=True, help_text="Reached of the tier's measured ceiling with as many clients; null: not measured."
+    )
 
     class Meta:
         model = Drill
         fields = [
             "id", "kind", "outcome", "objective_state", "reason", "seconds", "objective_seconds", "phases",
-            "finished_at",
+            "efficiency_ratio", "finished_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -102,6 +105,9 @@ class HistoryPointSerializer(serializers.Serializer[Any]):
     cached_ratio_before = serializers.FloatField(allow_null=True)
     checkpoint_step = serializers.IntegerField(allow_null=True)
     tier_name = serializers.CharField(source="placement.tier.name", default=None, allow_null=True)
+    efficiency_ratio = serializers.FloatField(
+        allow_null=True, help_text="Reached of the tier's measured ceiling with as many clients; null: not measured."
+    )
 
 
 class BudgetSerializer(serializers.Serializer[Any]):

@@ -81,6 +81,7 @@ PAGES = [
     "objective-save",
     "analysis",
     "analysis-groups",
+    "analysis-formats",
     "analysis-tiers",
     "analysis-nodes",
     "analysis-advice",

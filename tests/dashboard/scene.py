@@ -269,6 +269,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "objectives": "/objectives/",
         "analysis": "/analysis/",
         "analysis-groups": "/analysis/groups/",
+        "analysis-formats": "/analysis/groups/?by=format&kind=reload",
         "analysis-tiers": "/analysis/groups/?by=tier&kind=herd",
         "analysis-nodes": "/analysis/groups/?by=node_group&kind=herd",
         "analysis-advice": f"/analysis/advice/?run={scene.llama.pk}&save_seconds=60",

@@ -96,6 +96,15 @@ def tokens(theme: str) -> dict[str, str]:
     return dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", found.group(1)))
 
 
+def phase_tokens(theme: str) -> dict[str, str]:
+    """The colours of the phases as the style sheet that pages load has them, in the phases' order."""
+    text = (ROOT / "static/css/phases.css").read_text()
+    blocks = {"light": r":root \{(.*?)\}", "dark": r':root\[data-theme="dark"\] \{(.*?)\}'}
+    found = re.search(blocks[theme], text, re.S)
+    assert found is not None
+    return dict(re.findall(r"--phase-([a-z-]+): (#[0-9a-f]{6});", found.group(1)))
+
+
 def test_the_difference_formula_gives_the_published_values() -> None:
     # Sharma, Wu and Dalal 2005, pairs 1, 7 and 25.
     assert difference((50, 2.6772, -79.7751), (50, 0, -82.7485)) == pytest.approx(2.0425, abs=1e-4)
@@ -110,7 +119,8 @@ def test_every_phase_has_a_colour_in_the_fixed_order() -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("eye", EYES)
 def test_any_two_phases_differ_for_every_eye(theme: str, eye: str) -> None:
-    colours = {phase: seen(getattr(ink, theme), eye) for phase, ink in PHASE_INKS.items()}
+    colours = {phase: seen(colour, eye) for phase, colour in phase_tokens(theme).items()}
+    assert len(colours) == len(PHASES)
     close = {
         f"{a} {b}": round(difference(colours[a], colours[b]), 2)
         for a, b in combinations(colours, 2)
@@ -143,6 +153,24 @@ def test_the_tones_of_chips_differ_for_every_eye(theme: str, eye: str) -> None:
     colours = {tone: seen(token[tone], eye) for tone in ("ok", "warn", "bad", "info", "none")}
     close = {f"{a} {b}": difference(colours[a], colours[b]) for a, b in combinations(colours, 2)}
     assert {pair: round(value, 1) for pair, value in close.items() if value < 10} == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("eye", EYES)
+@pytest.mark.parametrize(
+    "together", [("accent", "warn", "ok", "bad"), ("accent", "mute"), ("heat-slow", "heat-middle", "heat-fast")]
+)
+def test_lines_and_cells_of_one_chart_differ_for_every_eye(together: tuple[str, ...], eye: str, theme: str) -> None:
+    colours = {name: seen(tokens(theme)[name], eye) for name in together}
+    close = {f"{a} {b}": difference(colours[a], colours[b]) for a, b in combinations(colours, 2)}
+    assert {pair: round(value, 1) for pair, value in close.items() if value < 10} == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_numbers_in_the_cells_of_a_heat_map_can_be_read(theme: str) -> None:
+    token = tokens(theme)
+    cells = ("heat-slow", "heat-middle", "heat-fast")
+    assert min(contrast(token["ink"], token[name]) for name in cells) >= 4.5
 
 
 def test_the_style_sheet_is_the_one_made_from_the_palette() -> None:

@@ -1,4 +1,4 @@
-"""Drills side by side: every time of each run, tier or node group, with what they prove. Pure."""
+"""Drills side by side: every time of each run, tier, format or node group, with what they prove. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apps.recovery import rto as statistics
 from apps.recovery.history import Group, GroupBy
 from apps.recovery.trials import Slower
 
-WORDS = {GroupBy.RUN: "run", GroupBy.TIER: "tier", GroupBy.NODE_GROUP: "node group"}
+WORDS = {GroupBy.RUN: "run", GroupBy.TIER: "tier", GroupBy.FORMAT: "format", GroupBy.NODE_GROUP: "node group"}
 MAX_GROUPS = 40
 MAX_DOTS = 5000
 
@@ -140,6 +140,7 @@ def chart(groups: Sequence[Group], by: GroupBy, kind: str, url: str) -> Chart:
         rows=tuple(
             (one.name, str(one.count), one.p50, one.tail, one.largest, one.objective) for one in map(row, groups)
         ),
+        may_be_logarithmic=True,
         note=f"The slowest {MAX_GROUPS} of {len(groups)} are drawn." if len(groups) > MAX_GROUPS else "",
     )
 

@@ -22,7 +22,9 @@ MIN_TO_COMPARE = 4
 @dataclass(frozen=True)
 class Point:
     """One drill that restored. `phases` are critical-path seconds; what they leave of `seconds` is not attributed.
-    `of_week`: it stands for so many drills of its week, whose median it is; 0: for itself."""
+    `of_week`: it stands for so many drills of its week, whose median it is; 0: for itself. `efficiency_ratio`: what it
+    reached of the measured ceiling; `foretold_seconds`: what the predictor made of the drills before it; None where
+    that is not known."""
 
     drill_id: str
     at: datetime
@@ -31,6 +33,8 @@ class Point:
     objective_seconds: float | None
     breached: bool
     of_week: int = 0
+    efficiency_ratio: float | None = None
+    foretold_seconds: float | None = None
 
 
 def url_of(run_id: str, kind: str, name: str = "rto", **more: str) -> str:
@@ -57,6 +61,8 @@ def figure(points: Sequence[Point], kind: str) -> Figure:
     late = [(label, point.seconds) for label, point in zip(labels, points, strict=True) if point.breached]
     if late:
         traces.append(_breaches(late))
+    if any(point.foretold_seconds is not None for point in points):
+        traces.append(_foretold(labels, points))
     frame = layout(
         x_title="",
         y_title="seconds",
@@ -125,34 +131,70 @@ def _breaches(late: Sequence[tuple[str, float]]) -> dict[str, Any]:
     }
 
 
+def _foretold(labels: Sequence[str], points: Sequence[Point]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "predicted before it",
+        "x": list(labels),
+        "y": [None if point.foretold_seconds is None else round(point.foretold_seconds, 6) for point in points],
+        "marker": {"symbol": "diamond-open", "size": 9, "color": "var(--ink)", "line": {"width": 1.5}},
+        "hovertemplate": "%{x}<br>predicted before it: %{y:.3f} s<extra></extra>",
+    }
+
+
 def chart(points: Sequence[Point], kind: str, url: str, weeks: Sequence[Point] = ()) -> Chart:
     """`weeks`: drills that stand for the weeks before `points`."""
     phases = _seen([*weeks, *points])
+    reads, guessed = kind != "failover", any(point.foretold_seconds is not None for point in points)
     older = sum(point.of_week for point in weeks)
     return Chart(
         name="rto",
         title=measure_of(kind),
         verdict=verdict(points, kind),
         url=url,
-        headers=("Drill", "In all", "Objective", *(LABELS[phase] for phase in phases), "Not attributed"),
-        rows=tuple(_row(point, phases) for point in reversed([*weeks, *points])),
-        note=f"The newest {len(points):,} of {len(points) + older:,} drills have a bar of their own; older ones stand "
-        "as the median drill of their week. The sentence is about the newest."
-        if weeks
-        else "",
+        headers=(
+            "Drill",
+            "In all",
+            "Objective",
+            *(("Predicted before",) if guessed else ()),
+            *(("Of the ceiling",) if reads else ()),
+            *(LABELS[phase] for phase in phases),
+            "Not attributed",
+        ),
+        rows=tuple(_row(point, phases, reads=reads, guessed=guessed) for point in reversed([*weeks, *points])),
+        note=_note(points, older, guessed=guessed),
     )
+
+
+def _note(points: Sequence[Point], older: int, *, guessed: bool) -> str:
+    parts = []
+    if older:
+        parts.append(
+            f"The newest {len(points):,} of {len(points) + older:,} drills have a bar of their own; older ones stand "
+            "as the median drill of their week. The sentence is about the newest."
+        )
+    marks = ["a triangle marks a breach"] if any(point.breached for point in points) else []
+    marks += ["a hollow diamond what the predictor made of the drills before"] if guessed else []
+    if marks:
+        parts.append(f"{' and '.join(marks).capitalize()}.")
+    return " ".join(parts)
 
 
 def _seen(points: Sequence[Point]) -> list[Phase]:
     return [phase for phase in LABELS if any(phase in point.phases for point in points)]
 
 
-def _row(point: Point, phases: Sequence[Phase]) -> tuple[str, ...]:
+def _row(point: Point, phases: Sequence[Phase], *, reads: bool, guessed: bool) -> tuple[str, ...]:
+    """`reads`: with the share of the ceiling; `guessed`: with what was predicted."""
+    share = units.NOT_MEASURED if point.efficiency_ratio is None else units.percent(point.efficiency_ratio)
     rest = max(0.0, point.seconds - sum(point.phases.values()))
     return (
         _week(point) or f"{point.at:%Y-%m-%d %H:%M:%S} UTC",
         units.duration(point.seconds) + (" (breached)" if point.breached else ""),
         units.duration(point.objective_seconds) if point.objective_seconds else "none",
+        *((units.duration(point.foretold_seconds),) if guessed else ()),
+        *((share,) if reads else ()),
         *(units.duration(point.phases.get(phase)) for phase in phases),
         units.duration(rest),
     )
@@ -162,7 +204,8 @@ def _row(point: Point, phases: Sequence[Phase]) -> tuple[str, ...]:
 def verdict(points: Sequence[Point], kind: str) -> str:
     if not points:
         return "No drill of this kind has restored yet."
-    return " ".join(filter(None, [f"{_spread(points)}; {_against(points)}.", _regression(points), _growth(points)]))
+    parts = [f"{_spread(points)}; {_against(points)}.", _regression(points), _growth(points)]
+    return " ".join(filter(None, [*parts, "" if kind == "failover" else _efficiency(points)]))
 
 
 def _spread(points: Sequence[Point]) -> str:
@@ -190,6 +233,14 @@ def _regression(points: Sequence[Point]) -> str:
     if found is None:
         return ""
     return f"The newest took {found.ratio:.2f} times the median of those before it."
+
+
+def _efficiency(points: Sequence[Point]) -> str:
+    """What the newest reading reached of the storage's own limit."""
+    newest = points[-1].efficiency_ratio
+    if newest is None:
+        return "Efficiency against the measured ceiling: not measured."
+    return f"The newest reached {units.percent(newest)} of the measured ceiling."
 
 
 def _growth(points: Sequence[Point]) -> str:

@@ -6,17 +6,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 
-from django.db.models import Count, F, QuerySet
+from django.db.models import Count, F, QuerySet, Sum
 from django.http import HttpRequest
 from django.utils import timezone
 
-from apps.checkpoints.models import TrainingRun
+from apps.checkpoints.models import Placement, TrainingRun
 from apps.dashboard.charts.node_rates import Cell
 from apps.dashboard.charts.rto import Point
+from apps.dashboard.charts.stored import Part
 from apps.dashboard.charts.trend import Dot
-from apps.drills.models import Drill, DrillRung, RankResult
+from apps.drills.models import Drill, DrillKind, DrillRung, RankResult
 from apps.fleet.access import scoped
-from apps.recovery import history
+from apps.recovery import history, predict
 from apps.recovery.history import Group, GroupBy, Groups
 from apps.recovery.objectives import PREFERENCE
 from apps.recovery.selectors import WITH_RESULT
@@ -24,6 +25,7 @@ from apps.recovery.selectors import WITH_RESULT
 MAX_POINTS = 200
 MAX_DOTS = 20_000
 MAX_WEEKS = 104
+FORETOLD_FROM = 50
 MAX_GRID_DRILLS = 40
 MAX_CELLS = 50_000
 DAYS = 90
@@ -43,8 +45,37 @@ def measured(run: TrainingRun, kind: str = "") -> QuerySet[Drill]:
 
 def points(run: TrainingRun, kind: str) -> list[Point]:
     """The newest 200 drills that restored, oldest first. Failed, cancelled and skipped ones have no time to show."""
-    rows = measured(run, kind).order_by("-created_at", "-pk")[:MAX_POINTS]
-    return [_point(row) for row in reversed(rows)]
+    rows = measured(run, kind).select_related("placement").order_by("-created_at", "-pk")[: MAX_POINTS + FORETOLD_FROM]
+    newest_first = list(rows)
+    told = foretold(newest_first)
+    return [_point(row, foretold_seconds=told.get(row.pk)) for row in reversed(newest_first[:MAX_POINTS])]
+
+
+def foretold(newest_first: Sequence[Drill]) -> dict[str, float]:
+    """What the predictor would have said before each drill, from the 50 before it; by id, absent where it could not."""
+    known = [_measured(row) for row in newest_first]
+    found = {}
+    for number, row in enumerate(newest_first):
+        before = known[number + 1 : number + 1 + FORETOLD_FROM]
+        if row.placement is None or not row.total_bytes or not before:
+            continue
+        guess = predict.prediction(
+            run_id=row.run_id, total_bytes=row.total_bytes, tier_id=row.placement.tier_id, drills=before
+        )
+        if guess is not None:
+            found[row.pk] = guess.seconds
+    return found
+
+
+def _measured(row: Drill) -> predict.Measured:
+    return predict.Measured(
+        run_id=row.run_id,
+        tier_id=row.placement.tier_id if row.placement else None,
+        total_bytes=row.total_bytes,
+        seconds=row.seconds,
+        phases=row.phases,
+        is_restart=row.kind == DrillKind.FAILOVER,
+    )
 
 
 def telling(run: TrainingRun) -> tuple[str, list[Point]]:
@@ -88,7 +119,7 @@ def dots(run: TrainingRun, kind: str) -> tuple[list[Dot], int]:
     return found[::-1], left_out
 
 
-def _point(row: Drill, of_week: int = 0) -> Point:
+def _point(row: Drill, of_week: int = 0, foretold_seconds: float | None = None) -> Point:
     return Point(
         drill_id=row.pk,
         at=row.finished_at or row.created_at,
@@ -97,6 +128,8 @@ def _point(row: Drill, of_week: int = 0) -> Point:
         objective_seconds=row.objective_seconds,
         breached=row.objective_state == Drill.ObjectiveState.BREACHED,
         of_week=of_week,
+        foretold_seconds=foretold_seconds,
+        efficiency_ratio=row.efficiency_ratio,
     )
 
 
@@ -132,3 +165,18 @@ def node_rates(request: HttpRequest, kind: str) -> list[Cell]:
     rows = RankResult.objects.filter(rung__in=list(widest.values()), node__isnull=False, bytes_per_second__gt=0)
     fields = rows.order_by("rung", "rank").values_list("node__name", "rung__drill", "bytes_per_second")
     return [Cell(node, drill_id, chosen[drill_id], rate) for node, drill_id, rate in fields[:MAX_CELLS] if rate]
+
+
+def stored(request: HttpRequest) -> list[Part]:
+    """What each run has on each tier in sight, without what is gone; tiers of one name are told apart by cluster."""
+    rows = scoped(request, Placement.objects.exclude(status=Placement.Status.MISSING), "tier__cluster")
+    names = ("tier__name", "tier__cluster__name", "tier__capacity_bytes", "checkpoint__run__name")
+    sums = rows.order_by().values_list("tier", *names).annotate(total=Sum("total_bytes"), copies=Count("pk"))
+    found = list(sums)
+    clusters: dict[str, set[str]] = defaultdict(set)
+    for _tier, name, cluster, *_rest in found:
+        clusters[name].add(cluster)
+    return [
+        Part(name if len(clusters[name]) == 1 else f"{name} ({cluster})", run, total or 0, copies, room)
+        for _tier, name, cluster, room, run, total, copies in found
+    ]

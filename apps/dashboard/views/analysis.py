@@ -50,7 +50,7 @@ def rto_history(request: HttpRequest) -> HttpResponse:
 
 @pages.page
 def rto_groups(request: HttpRequest) -> HttpResponse:
-    """`/analysis/groups/`: drills of one kind by run, tier or node group."""
+    """`/analysis/groups/`: drills of one kind by run, tier, format or node group."""
     by = GroupBy(pages.chosen(request, "by", list(GroupBy)) or GroupBy.RUN)
     kinds = analysis.kinds_in_sight(request)
     kind = pages.chosen(request, "kind", kinds) or (kinds[0] if kinds else "")

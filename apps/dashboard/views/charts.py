@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
@@ -19,8 +20,10 @@ from apps.dashboard.charts import (
     herd,
     node_rates,
     objectives,
+    phase_map,
     ranks,
     rto,
+    stored,
     throughput,
     trend,
     what_if,
@@ -41,26 +44,9 @@ from apps.storage.models import StorageTier
 @pages.page
 def chart(request: HttpRequest, name: str) -> HttpResponse:
     """`/charts/<name>.json`."""
-    makers = {
-        "rto": _rto,
-        "trend": _trend,
-        "budget": _budget,
-        "ranks": _ranks,
-        "herd": _herd,
-        "finish": _finish,
-        "throughput": _throughput,
-        "groups": _groups,
-        "advice": _advice,
-        "honesty": _honesty,
-        "readers": _readers,
-        "levers": _levers,
-        "node-rates": _node_rates,
-        "corner": _corner,
-        "sureness": _sureness,
-    }
-    if name not in makers:
+    if name not in MAKERS:
         raise Http404(f"There is no chart {name}.")
-    body = json.dumps(makers[name](request), separators=(",", ":"), allow_nan=False).encode()
+    body = json.dumps(MAKERS[name](request), separators=(",", ":"), allow_nan=False).encode()
     if len(body) > MAX_BYTES:
         raise Http404("This chart has grown too large to draw; its table has the numbers.")
     etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
@@ -129,6 +115,10 @@ def _levers(request: HttpRequest) -> Figure:
     return what_if.levers_figure(found, base_of(known, about))
 
 
+def _stored(request: HttpRequest) -> Figure:
+    return stored.figure(stored.tiers(analysis.stored(request)))
+
+
 def _node_rates(request: HttpRequest) -> Figure:
     kind = pages.chosen(request, "kind", DrillKind.values) or DrillKind.RELOAD.value
     return node_rates.figure(node_rates.grid(analysis.node_rates(request, kind)))
@@ -161,5 +151,30 @@ def _throughput(request: HttpRequest) -> Figure:
     return throughput.figure(throughput.bins(inside.tracks(drill_rows.results(_drill(request)))))
 
 
+def _phase_map(request: HttpRequest) -> Figure:
+    return phase_map.figure(drill_rows.clients(drill_rows.results(_drill(request))))
+
+
 def _herd(request: HttpRequest) -> Figure:
     return herd.figure(drill_rows.ladder(_drill(request)))
+
+
+MAKERS: dict[str, Callable[[HttpRequest], Figure]] = {
+    "rto": _rto,
+    "trend": _trend,
+    "budget": _budget,
+    "ranks": _ranks,
+    "herd": _herd,
+    "finish": _finish,
+    "throughput": _throughput,
+    "phase-map": _phase_map,
+    "groups": _groups,
+    "advice": _advice,
+    "honesty": _honesty,
+    "readers": _readers,
+    "levers": _levers,
+    "node-rates": _node_rates,
+    "stored": _stored,
+    "corner": _corner,
+    "sureness": _sureness,
+}

@@ -23,7 +23,7 @@ from apps.dashboard.charts import herd, ranks
 from apps.dashboard.facets import facet
 from apps.dashboard.forms import DrillForm
 from apps.dashboard.selectors import drills as rows_of
-from apps.drills import preview, safety, selectors, services
+from apps.drills import comparing, preview, safety, selectors, services
 from apps.drills.models import Drill, DrillKind
 from apps.drills.progress import progress_of
 from apps.fleet.access import require_role, role_on, scoped
@@ -64,8 +64,10 @@ def drill_list(request: HttpRequest) -> HttpResponse:
 @pages.page
 def drill_detail(request: HttpRequest, drill_id: str) -> HttpResponse:
     drill = _drill(request, drill_id)
+    finished = drill.state == Drill.State.FINISHED
     context = {
         **_live_context(drill),
+        "last_good": comparing.last_good(drill) if finished else None,
         "can_operate": pages.operates(request, drill.cluster_id),
         "has_live": drill.state != Drill.State.FINISHED,
         "waits_for_approval": _waits_for(drill, request.user.get_username()),

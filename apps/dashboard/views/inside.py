@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from apps.dashboard import pages
-from apps.dashboard.charts import finish, ranks, throughput
+from apps.dashboard.charts import finish, phase_map, ranks, throughput
 from apps.dashboard.selectors import drills as rows_of
 from apps.dashboard.selectors import inside
 from apps.dashboard.views.drills import title_of
@@ -28,6 +28,8 @@ def drill_inside(request: HttpRequest, drill_id: str) -> HttpResponse:
             throughput.chart(inside.tracks(results), _url("throughput", drill)),
             ranks.chart(clients, _url("ranks", drill)),
         ]
+        if len(clients) > phase_map.FEWEST:
+            found.append(phase_map.chart(clients, _url("phase-map", drill)))
         context |= {"drawn": [one for one in found if not one.is_empty], "clients": clients}
         context["has_throughput"] = not found[1].is_empty
     return pages.show(request, "dashboard/drill_inside.html", context, charts=bool(clients))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
@@ -11,6 +12,8 @@ from django.urls import reverse
 
 from apps.core import units
 from apps.dashboard import pages
+from apps.dashboard.charts import stored
+from apps.dashboard.selectors import analysis
 from apps.drills.models import DrillKind
 from apps.fleet.access import scoped
 from apps.recovery.matrix import MAX_TIERS, Column, columns
@@ -41,11 +44,13 @@ def matrix(request: HttpRequest) -> HttpResponse:
     tiers = list(scoped(request, rows, "cluster")[:MAX_TIERS])
     found = columns(tiers)
     operable = pages.operable(request, {tier.cluster_id for tier in tiers})
-    context = {
+    context: dict[str, Any] = {
         "rows": [_row(one, may_drill=one.tier.cluster_id in operable) for one in found],
         "verdict": verdict(found),
+        "stored": stored.chart(analysis.stored(request), reverse("chart", args=["stored"])),
     }
-    return pages.show(request, "dashboard/analysis_tiers.html", context)
+    drawn = not context["stored"].is_empty
+    return pages.show(request, "dashboard/analysis_tiers.html", context, charts=drawn)
 
 
 def verdict(found: Sequence[Column]) -> str:
