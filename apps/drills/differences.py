@@ -196,6 +196,10 @@ def verdict(subjects: Sequence[Subject]) -> str:
         return _sentence([*lost, f"{alone}, so there are no times to compare"])
     fast, slow = timed[0], timed[-1]
     begin = _times(fast, slow, letters, len(timed))
+    late = [letters[one.drill_id] for one in timed if one.facts.get("objective_state") == "breached"]
+    if late:
+        was = "was late for its objective" if len(late) == 1 else "were late for their objectives"
+        begin += f"; {' and '.join(sorted(late))} {was}"
     if unlike:
         return " ".join([_sentence([*lost, begin]), unlike])
     parts = [_sentence([*lost, begin])]

@@ -22,6 +22,7 @@ from apps.dashboard.charts import (
 from apps.dashboard.live import progress_of
 from apps.dashboard.standing import linked
 from apps.dashboard.templatetags.pages import prose
+from apps.recovery.trials import Trial, summary
 
 START = datetime(2026, 11, 1, 3, tzinfo=UTC)
 
@@ -84,8 +85,10 @@ def test_breaches_are_counted_by_each_drills_own_objective() -> None:
 
 @pytest.mark.parametrize(("count", "misses", "more"), [(12, 0, 47), (59, 0, 0), (60, 1, 33)])
 def test_the_claim_of_95_percent_takes_59_passes_in_a_row(count: int, misses: int, more: int) -> None:
-    points = [point(day, 95 if day < misses else 80) for day in range(count)]
-    words = rto.claim(points)
+    trials = [
+        Trial(at=START - timedelta(days=day), seconds=80.0, is_met=day >= misses, phases={}) for day in range(count)
+    ]
+    words = rto.claim(summary(trials, START))
     assert (f"{more} more in time are needed" in words) if more else ("enough to claim" in words)
 
 

@@ -70,6 +70,11 @@ def test_equal_times_are_called_equal_and_nobody_is_blamed() -> None:
     assert verdict([subject("a", 70.0), subject("b", 72.0), subject("c", 71.0)]).startswith("All 3 took about the same")
 
 
+def test_late_ones_are_named_however_close_the_times_are() -> None:
+    close = [subject("a", 88.0, objective_state="met"), subject("b", 91.0, objective_state="breached")]
+    assert verdict(close) == "Both took about the same, 88 s to 91 s; B was late for its objective."
+
+
 def test_a_slower_drill_without_a_reason_on_record_says_so() -> None:
     words = verdict([subject("a", 70.0), subject("b", 140.0)])
     assert words.endswith("No phase was measured in both. Nothing else that was recorded of the two differs.")

@@ -87,6 +87,7 @@ def sureness_chart(rows: Sequence[Objective], url: str) -> Chart:
             for one in judged(rows)
         ),
         height=sureness_height(rows),
+        note="Filled: enough passes to claim 95 % in time, at 95 % confidence; hollow: not yet. Dashed: 95 %.",
     )
 
 

@@ -14,6 +14,7 @@ from apps.core.phases import LABELS, Phase, ordered
 from apps.dashboard.charts.figure import MARGIN, Chart, Figure, hatch, horizontal_line, layout
 from apps.dashboard.palette import PHASE_INKS, variable
 from apps.recovery import rto as statistics
+from apps.recovery.trials import Summary
 
 GREW_RATIO = 1.25
 MIN_TO_COMPARE = 4
@@ -80,7 +81,7 @@ def _objective(points: Sequence[Point]) -> dict[str, Any]:
     if seconds is None:
         return {}
     shape, note = horizontal_line(seconds, f"objective {units.duration(seconds)}")
-    return {"shapes": [shape], "annotations": [note], "margin": {**MARGIN, "r": 76}}
+    return {"shapes": [shape], "annotations": [note], "margin": {**MARGIN, "r": 88}}
 
 
 def _labels(points: Sequence[Point]) -> list[str]:
@@ -94,7 +95,7 @@ def _labels(points: Sequence[Point]) -> list[str]:
 
 def _week(point: Point) -> str:
     """Empty for a drill that stands for itself alone."""
-    return f"median of {point.of_week:,}, week of {point.at:%d %b %Y}" if point.of_week else ""
+    return f"week {point.at:%d %b %y}" if point.of_week else ""
 
 
 def _phase(phase: Phase, points: Sequence[Point], labels: Sequence[str]) -> dict[str, Any]:
@@ -190,7 +191,7 @@ def _row(point: Point, phases: Sequence[Phase], *, reads: bool, guessed: bool) -
     share = units.NOT_MEASURED if point.efficiency_ratio is None else units.percent(point.efficiency_ratio)
     rest = max(0.0, point.seconds - sum(point.phases.values()))
     return (
-        _week(point) or f"{point.at:%Y-%m-%d %H:%M:%S} UTC",
+        f"{point.at:%Y-%m-%d %H:%M:%S} UTC" + (f", median of {point.of_week:,}" if point.of_week else ""),
         units.duration(point.seconds) + (" (breached)" if point.breached else ""),
         units.duration(point.objective_seconds) if point.objective_seconds else "none",
         *((units.duration(point.foretold_seconds),) if guessed else ()),
@@ -260,18 +261,19 @@ def _growth(points: Sequence[Point]) -> str:
     return f"{LABELS[phase]} grew {100 * ratio:.0f} % since {points[0].at:%-d %b}."
 
 
-def claim(points: Sequence[Point]) -> str:
+def claim(found: Summary) -> str:
     """What so many drills prove: the claim "95 % within the objective" at 95 % confidence, or how far it is away."""
-    judged = [point for point in points if point.objective_seconds]
-    if not judged:
+    if not found.judged_count:
         return "Without an objective there is nothing to claim. Set one on the run's page."
-    misses = sum(point.breached for point in judged)
-    more = statistics.more_passes_needed(len(judged) - misses, misses)
-    drills = "1 drill" if len(judged) == 1 else f"{len(judged)} drills"
-    had = f"{drills} with an objective, {misses or 'none'} of them breached"
-    if more == 0:
-        return f"{had}: enough to claim that 95 % restore within it, at 95 % confidence."
-    return f"{had}: {more} more in time are needed to claim that 95 % restore within it, at 95 % confidence."
+    misses = found.breached_count + found.failed_count
+    drills = "1 judged drill" if found.judged_count == 1 else f"{found.judged_count:,} judged drills"
+    had = f"{drills} in 90 days, {misses or 'none'} of them missed"
+    low, high = found.met_interval or (0.0, 1.0)
+    sure = f"The true share in time lies between {100 * low:.0f} and {100 * high:.0f} %, at 95 % confidence"
+    if found.more_passes_needed == 0:
+        return f"{had}: enough to claim that 95 % restore within it, at 95 % confidence. {sure}."
+    more = f"{found.more_passes_needed} more in time are needed to claim that 95 % restore within it"
+    return f"{had}: {more}, at 95 % confidence. {sure}."
 
 
 _EDGE = {"color": "var(--edge)", "width": 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import ceil, floor
 
 from apps.core import units
@@ -28,9 +28,11 @@ class Track:
 
 @dataclass(frozen=True)
 class Bin:
-    """`begin_seconds` to the next bin's; `active_count` clients read some of it."""
+    """`seconds` from `begin_seconds` on, the last one only to the end of reading; `active_count` clients read some of
+    it."""
 
     begin_seconds: float
+    seconds: float
     bytes_per_second: float
     active_count: int
 
@@ -58,7 +60,10 @@ def bins(tracks: Sequence[Track]) -> list[Bin]:
             seen |= _pour(volume, begin, end, width)
         for number in seen:
             active[number] += 1
-    return [Bin(number * width, volume[number] / width, active[number]) for number in range(count)]
+    widths = [min(width, longest - number * width) or width for number in range(count)]
+    return [
+        Bin(number * width, widths[number], volume[number] / widths[number], active[number]) for number in range(count)
+    ]
 
 
 def _pour(volume: list[float], begin: tuple[float, int], end: tuple[float, int], width: float) -> set[int]:
@@ -75,13 +80,14 @@ def _pour(volume: list[float], begin: tuple[float, int], end: tuple[float, int],
 
 
 def figure(found: Sequence[Bin]) -> Figure:
-    x = [round(one.begin_seconds, 3) for one in found]
+    ends = found[-1:]  # a step holds until the next point, so the last one is drawn to its own end
+    x = [round(one.begin_seconds, 3) for one in found] + [round(one.begin_seconds + one.seconds, 3) for one in ends]
     area = {
         "type": "scatter",
         "mode": "lines",
         "name": "together",
         "x": x,
-        "y": [round(one.bytes_per_second / 1e9, 4) for one in found],
+        "y": [round(one.bytes_per_second / 1e9, 4) for one in (*found, *ends)],
         "fill": "tozeroy",
         "fillcolor": "var(--band)",
         "line": {"shape": "hv", "color": "var(--accent)", "width": 2},
@@ -92,7 +98,7 @@ def figure(found: Sequence[Bin]) -> Figure:
         "mode": "lines",
         "name": "clients reading",
         "x": x,
-        "y": [one.active_count for one in found],
+        "y": [one.active_count for one in (*found, *ends)],
         "yaxis": "y2",
         "line": {"shape": "hv", "color": "var(--warn)", "width": 2, "dash": "dot"},
         "hovertemplate": "%{x} s: %{y} clients<extra></extra>",
@@ -115,8 +121,7 @@ def verdict(found: Sequence[Bin]) -> str:
     if not found:
         return "No client has reported how far it read."
     peak = max(found, key=lambda one: one.bytes_per_second)
-    width = found[1].begin_seconds if len(found) > 1 else 0.0
-    tail = _tail_seconds(found, width)
+    tail = _tail_seconds(found)
     begin = f"At most {units.rate(peak.bytes_per_second)} together, with {_clients(peak.active_count)} reading"
     most = max(one.active_count for one in found)
     if tail <= 0 or most < 2:
@@ -128,15 +133,11 @@ def _clients(count: int) -> str:
     return "1 client" if count == 1 else f"{count:,} clients"
 
 
-def _tail_seconds(found: Sequence[Bin], width: float) -> float:
+def _tail_seconds(found: Sequence[Bin]) -> float:
     """How long at the end fewer than half of the most clients read."""
     most = max(one.active_count for one in found)
-    count = 0
-    for one in reversed(found):
-        if one.active_count >= TAIL_SHARE * most:
-            break
-        count += 1
-    return count * width
+    tail = takewhile(lambda one: one.active_count < TAIL_SHARE * most, reversed(found))
+    return sum(one.seconds for one in tail)
 
 
 def chart(tracks: Sequence[Track], url: str) -> Chart:
@@ -149,19 +150,18 @@ def chart(tracks: Sequence[Track], url: str) -> Chart:
         verdict=verdict(found),
         url=url,
         headers=("From", "To", "GB/s together", "Clients reading, at most"),
-        rows=tuple(_row(found[at : at + step], found) for at in range(0, len(found), step)),
-        note=f"From {reports:,} reports of {_clients(len(tracks))}. Between two of a client, its bytes are taken "
-        "as read evenly.",
+        rows=tuple(_row(found[at : at + step]) for at in range(0, len(found), step)),
+        note=f"From {reports:,} reports of {_clients(len(tracks))}. Between two reports of one client its bytes are "
+        "taken as read evenly.",
     )
 
 
-def _row(part: Sequence[Bin], found: Sequence[Bin]) -> tuple[str, ...]:
-    width = found[1].begin_seconds if len(found) > 1 else 0.0
-    mean = sum(one.bytes_per_second for one in part) / len(part)
-    end = part[-1].begin_seconds + width
+def _row(part: Sequence[Bin]) -> tuple[str, ...]:
+    seconds = sum(one.seconds for one in part)
+    mean = sum(one.bytes_per_second * one.seconds for one in part) / seconds
     return (
         f"{part[0].begin_seconds:.2f} s",
-        f"{end:.2f} s" if width else "the end",
+        f"{part[0].begin_seconds + seconds:.2f} s",
         f"{mean / 1e9:.3f}",
         str(max(one.active_count for one in part)),
     )

@@ -54,10 +54,10 @@ def rolling(dots: Sequence[Dot]) -> list[Level]:
 def figure(dots: Sequence[Dot]) -> Figure:
     levels = rolling(dots)
     traces = [
-        _line("rolling p50", levels, "p50", fill=False),
-        _line("up to p95", levels, "p95", fill=True),
         _dots("in time", [dot for dot in dots if not dot.breached], "var(--accent)", "circle"),
         _dots("breached", [dot for dot in dots if dot.breached], "var(--warn)", "triangle-up"),
+        _line("rolling p50", levels, "p50", fill=False),
+        _line("up to p95", levels, "p95", fill=True),
     ]
     frame = layout(x_title="", y_title="seconds", **_objective(dots))
     frame["xaxis"] |= time_axis([dot.at for dot in dots])
@@ -78,7 +78,7 @@ def _line(name: str, levels: Sequence[Level], field: str, *, fill: bool) -> dict
         "name": name,
         "x": [moment(level.at) for level in kept],
         "y": [round(getattr(level, field), 3) for level in kept],
-        "line": {"color": "var(--mute)", "width": 1.5, "dash": "dot" if fill else "solid"},
+        "line": {"color": "var(--ink)", "width": 1.5, "dash": "dot" if fill else "solid"},
         "hovertemplate": "%{x}<br>" + name + " %{y:.3f} s<extra></extra>",
     }
     return trace | ({"fill": "tonexty", "fillcolor": "var(--band)"} if fill else {})
@@ -106,7 +106,7 @@ def _objective(dots: Sequence[Dot]) -> dict[str, Any]:
     if seconds is None:
         return {}
     shape, note = horizontal_line(seconds, f"objective {units.duration(seconds)}")
-    return {"shapes": [shape], "annotations": [note], "margin": {**MARGIN, "r": 76}}
+    return {"shapes": [shape], "annotations": [note], "margin": {**MARGIN, "r": 88}}
 
 
 def time_axis(times: Sequence[datetime]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def rto_history(request: HttpRequest) -> HttpResponse:
             "trend": trend.chart(dots, rto.url_of(run.pk, kind, "trend"), left_out),
             "budget": budget.chart(group.trials, timezone.now(), rto.url_of(run.pk, kind, "budget")),
             "coverage": sorted(analysis.coverage(run, kind).items()),
-            "claim": rto.claim(points),
+            "claim": rto.claim(group.summary),
             "proven": groups.row(group),
         }
     return pages.show(request, "dashboard/analysis.html", context, charts=bool(run and kind))
