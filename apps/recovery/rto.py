@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, comb, sqrt
+from functools import lru_cache
+from math import ceil, exp, lgamma, log, sqrt
 from statistics import median
 
 MIN_FOR_P95 = 20
@@ -61,15 +62,22 @@ def wilson_interval(passes: int, count: int, z: float = 1.959964) -> tuple[float
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
+@lru_cache(maxsize=4096)
 def trials_needed(misses: int, *, share: float = 0.95, confidence: float = 0.95) -> int:
     """Trials with at most `misses` misses that allow to claim "at least `share` pass" at `confidence`.
 
     59 without a miss, 93 with one, 124 with two.
     """
-    count = misses + 1
-    while _chance_of_at_most(misses, count, share) > 1 - confidence:
-        count += 1
-    return count
+    too_few, enough = misses, 2 * misses + 2
+    while _chance_of_at_most(misses, enough, share) > 1 - confidence:
+        too_few, enough = enough, 2 * enough
+    while enough - too_few > 1:  # more trials with as many misses are always less likely
+        middle = (too_few + enough) // 2
+        if _chance_of_at_most(misses, middle, share) > 1 - confidence:
+            too_few = middle
+        else:
+            enough = middle
+    return enough
 
 
 def more_passes_needed(passes: int, misses: int) -> int:
@@ -78,8 +86,16 @@ def more_passes_needed(passes: int, misses: int) -> int:
 
 
 def _chance_of_at_most(misses: int, count: int, share: float) -> float:
-    """Of at most `misses` among `count` if only `share` of all passed."""
-    return sum(comb(count, k) * (1 - share) ** k * share ** (count - k) for k in range(misses + 1))
+    """Of at most `misses` among `count` if only `share` of all passed. By logarithms: the binomials of thousands of
+    trials are larger than any float."""
+    likeliest, total = (1 - share) * count, 0.0
+    for k in range(min(misses, count), -1, -1):
+        ways = lgamma(count + 1) - lgamma(k + 1) - lgamma(count - k + 1)
+        term = exp(ways + k * log(1 - share) + (count - k) * log(share))
+        total += term
+        if k < likeliest and term < 1e-15 * total:
+            break  # from here on down they only get smaller
+    return total
 
 
 @dataclass(frozen=True)

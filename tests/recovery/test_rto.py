@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import comb
 
 import pytest
 
@@ -74,3 +75,18 @@ def test_a_regression_is_a_quarter_above_the_median_and_beyond_three_deviations(
     newest: float, earlier: list[float], flagged: bool
 ) -> None:
     assert (regression(newest, earlier) is not None) is flagged
+
+
+@pytest.mark.parametrize("misses", [0, 1, 5, 11])
+def test_trials_needed_are_the_fewest_that_the_exact_binomial_allows(misses: int) -> None:
+    def chance(count: int) -> float:
+        return sum(comb(count, k) * 0.05**k * 0.95 ** (count - k) for k in range(misses + 1))
+
+    needed = trials_needed(misses)
+    assert chance(needed) <= 0.05 < chance(needed - 1)
+
+
+def test_thousands_of_misses_overflow_nothing() -> None:
+    """Once a whole page failed where a run had missed some six hundred times."""
+    assert 20 * 3000 < trials_needed(3000) < 21 * 3000
+    assert more_passes_needed(57_000, 3000) == trials_needed(3000) - 60_000
