@@ -164,6 +164,8 @@ SPECTACULAR_SETTINGS = {
         "DrillKindEnum": "apps.drills.models.DrillKind",
         "AuditModeEnum": "apps.audits.models.Audit.Mode",
         "AuditPolicyModeEnum": "apps.audits.models.AuditPolicy.Mode",
+        "AlertRuleKindEnum": "apps.alerts.models.RuleKind",
+        "AlertSeverityEnum": "apps.alerts.models.Severity",
     },
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.decorators import action
@@ -15,6 +15,7 @@ from apps.alerts import own_health, services
 from apps.alerts.filters import AlertFilter
 from apps.alerts.models import Alert
 from apps.alerts.serializers import AlertSerializer, HealthSerializer
+from apps.alerts.silences import standing_silences
 from apps.fleet.rest import ReadViewSet
 
 
@@ -23,13 +24,16 @@ from apps.fleet.rest import ReadViewSet
     retrieve=extend_schema(operation_id="get_alert", summary="One alert"),
 )
 class AlertViewSet(ReadViewSet):
-    queryset = Alert.objects.select_related("cluster")
+    queryset = Alert.objects.select_related("cluster", "run")
     serializer_class = AlertSerializer
     filterset_class = AlertFilter
     lookup_value_regex = "[a-z0-9_]+"
     cluster_path = "cluster"
     needs: ClassVar = {"acknowledge": Role.OPERATOR}
     sort_fields = ("-opened_at",)
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        return {**super().get_serializer_context(), "silences": standing_silences()}
 
     @extend_schema(
         operation_id="acknowledge_alert",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import Exists, Max, OuterRef, Q, Subquery
+from django.utils import timezone
 
+from apps.alerts import overdue
+from apps.alerts.condition import MAX_CONDITIONS, MAX_SUMMARY, Condition
 from apps.alerts.models import Alert
 from apps.audits.models import Audit, AuditPolicy, AuditRound
 from apps.checkpoints.evidence import SCAN
@@ -18,23 +21,6 @@ from apps.transfers.models import Transfer
 from apps.transfers.selectors import stuck_transfers
 
 WITH_RESULT = (Drill.Outcome.PASSED, Drill.Outcome.FAILED, Drill.Outcome.LOST)
-MAX_CONDITIONS = 5000
-_MAX_SUMMARY = 600
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One thing that is wrong now. (rule, subject) is what an alert is about; the summary may change meanwhile."""
-
-    rule: str
-    subject_kind: str
-    subject_id: str
-    cluster_id: str
-    summary: str
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.rule, self.subject_kind, self.subject_id
 
 
 def current() -> dict[tuple[str, str, str], Condition]:
@@ -49,6 +35,7 @@ def current() -> dict[tuple[str, str, str], Condition]:
         *_tiers_unreadable(),
         *_tiers_behind(),
         *_transfers_stuck(),
+        *overdue.conditions(),
     ]
     return {condition.key: condition for condition in found}
 
@@ -79,7 +66,14 @@ def _damage() -> list[Condition]:
         what = details.get(copy.pk, f"its status is {copy.status}")
         summary = f"Step {checkpoint.step} of {checkpoint.run.name} on {copy.tier.name}: {what}"
         found.append(
-            Condition(Alert.Rule.DAMAGE, "checkpoint", checkpoint.pk, checkpoint.run.cluster_id, summary[:_MAX_SUMMARY])
+            Condition(
+                Alert.Rule.DAMAGE,
+                "checkpoint",
+                checkpoint.pk,
+                checkpoint.run.cluster_id,
+                summary[:MAX_SUMMARY],
+                checkpoint.run_id,
+            )  # fmt: skip
         )
     return found
 
@@ -87,7 +81,7 @@ def _damage() -> list[Condition]:
 def _loose_damage() -> list[Condition]:
     """Tiers whose newest scan found damage that belongs to no checkpoint of a known step: pointers, loose files."""
     return [
-        Condition(Alert.Rule.DAMAGE, "tier", scan.tier_id, scan.tier.cluster_id, _loose_summary(scan)[:_MAX_SUMMARY])
+        Condition(Alert.Rule.DAMAGE, "tier", scan.tier_id, scan.tier.cluster_id, _loose_summary(scan)[:MAX_SUMMARY])
         for scan in tiers_with_loose_damage(MAX_CONDITIONS)
     ]
 
@@ -100,6 +94,7 @@ def _loose_summary(scan: InventoryScan) -> str:
 
 
 def _agents_lost() -> list[Condition]:
+    now = timezone.now()
     rows = Agent.objects.filter(state=Agent.State.LOST).select_related("node").order_by("pk")[:MAX_CONDITIONS]
     return [
         Condition(
@@ -111,9 +106,14 @@ def _agents_lost() -> list[Condition]:
             f"{agent.last_seen_at:%Y-%m-%d %H:%M:%S} UTC: see whether the node is up and reaches the server."
             if agent.last_seen_at
             else f"The agent on {agent.node.name} was never heard of.",
+            measured=_silent_seconds(agent.last_seen_at, now),
         )
         for agent in rows
     ]
+
+
+def _silent_seconds(last_seen_at: datetime | None, now: datetime) -> float | None:
+    return None if last_seen_at is None else (now - last_seen_at).total_seconds()
 
 
 def _drills() -> list[Condition]:
@@ -135,7 +135,10 @@ def _drill(drill: Drill) -> Condition:
     else:
         how = "was lost" if drill.outcome == Drill.Outcome.LOST else "failed"
         rule, summary = Alert.Rule.DRILL_FAILED, f"{name} {how}: {drill.reason}"
-    return Condition(rule, "drill", drill.pk, drill.cluster_id, summary[:_MAX_SUMMARY])
+    measured = None
+    if drill.seconds is not None and drill.objective_seconds:
+        measured = drill.seconds / drill.objective_seconds
+    return Condition(rule, "drill", drill.pk, drill.cluster_id, summary[:MAX_SUMMARY], drill.run_id, measured)
 
 
 def _schedules_missed() -> list[Condition]:
@@ -155,7 +158,9 @@ def _occurrence(row: PlanOccurrence) -> Condition:
     plan = row.plan
     why = row.skipped_reason or (row.drill.reason if row.drill else "")
     summary = f"The plan {plan.name} of {plan.run.name} did not drill at {row.planned_at:%Y-%m-%d %H:%M} UTC. {why}"
-    return Condition(Alert.Rule.SCHEDULE_MISSED, "plan", plan.pk, plan.run.cluster_id, summary[:_MAX_SUMMARY])
+    return Condition(
+        Alert.Rule.SCHEDULE_MISSED, "plan", plan.pk, plan.run.cluster_id, summary[:MAX_SUMMARY], plan.run_id
+    )
 
 
 def _audits_missed() -> list[Condition]:
@@ -176,7 +181,7 @@ def _missed_round(row: AuditRound) -> Condition:
         why = f"None of {row.audit_count} could be made: {failed.reason if failed else 'see its audits'}"
     summary = f"The audit policy {row.policy.name} did not audit at {row.planned_at:%Y-%m-%d %H:%M} UTC. {why}"
     policy = row.policy
-    return Condition(Alert.Rule.SCHEDULE_MISSED, "audit_policy", policy.pk, policy.cluster_id, summary[:_MAX_SUMMARY])
+    return Condition(Alert.Rule.SCHEDULE_MISSED, "audit_policy", policy.pk, policy.cluster_id, summary[:MAX_SUMMARY])
 
 
 def _tiers_unreadable() -> list[Condition]:
@@ -188,7 +193,7 @@ def _tiers_unreadable() -> list[Condition]:
             scan.tier_id,
             scan.tier.cluster_id,
             f"Tier {scan.tier.name}, as {scan.lister} sees it: {scan.doubt or scan.error}. Nothing was taken for gone."[
-                :_MAX_SUMMARY
+                :MAX_SUMMARY
             ],
         )
         for scan in unreadable_tiers(MAX_CONDITIONS)
@@ -203,7 +208,8 @@ def _tiers_behind() -> list[Condition]:
             "run",
             run.pk,
             run.cluster_id,
-            f"{run.name}: {'; '.join(lag.sentence for lag in found)}."[:_MAX_SUMMARY],
+            f"{run.name}: {'; '.join(lag.sentence for lag in found)}."[:MAX_SUMMARY],
+            run.pk,
         )
         for run, found in lagging_runs(MAX_CONDITIONS)
     ]
@@ -219,7 +225,8 @@ def _transfers_stuck() -> list[Condition]:
             transfer.pk,
             transfer.cluster_id,
             f"The {transfer.get_kind_display().lower()} of step {transfer.checkpoint.step} of "
-            f"{transfer.checkpoint.run.name} from {transfer.source.tier.name} {_how_stuck(transfer)}"[:_MAX_SUMMARY],
+            f"{transfer.checkpoint.run.name} from {transfer.source.tier.name} {_how_stuck(transfer)}"[:MAX_SUMMARY],
+            transfer.checkpoint.run_id,
         )
         for transfer in stuck_transfers(MAX_CONDITIONS)
     ]

@@ -1,25 +1,79 @@
-"""Conditions that somebody should act on."""
+"""Conditions that somebody should act on, the rules that find them, and silences."""
 
 from __future__ import annotations
 
-from django.db import models
+from datetime import datetime
 
+from django.db import models
+from django.db.models import Q
+
+from apps.checkpoints.models import TrainingRun
 from apps.core.fields import IdField
 from apps.fleet.models import Cluster
 
 
-class Alert(models.Model):
-    """One condition, open from when it was seen until it is gone; one open alert for each (rule, subject)."""
+class Severity(models.TextChoices):
+    """In ascending order."""
 
-    class Rule(models.TextChoices):
-        DAMAGE = "damage", "Damage found"
-        AGENT_LOST = "agent_lost", "Agent lost"
-        OBJECTIVE_BREACHED = "objective_breached", "Objective breached"
-        DRILL_FAILED = "drill_failed", "Drill failed"
-        SCHEDULE_MISSED = "schedule_missed", "Schedule missed"
-        TIER_UNREADABLE = "tier_unreadable", "Tier not readable"
-        TIER_BEHIND = "tier_behind", "Tier behind"
-        TRANSFER_STUCK = "transfer_stuck", "Transfer failed or stuck"
+    INFO = "info", "Info"
+    WARNING = "warning", "Warning"
+    CRITICAL = "critical", "Critical"
+
+
+class RuleKind(models.TextChoices):
+    DAMAGE = "damage", "Damage found"
+    AGENT_LOST = "agent_lost", "Agent lost"
+    OBJECTIVE_BREACHED = "objective_breached", "Objective breached"
+    DRILL_FAILED = "drill_failed", "Drill failed"
+    NOT_DRILLED = "not_drilled", "Not drilled for too long"
+    NOT_VERIFIED = "not_verified", "No verified checkpoint for too long"
+    SCHEDULE_MISSED = "schedule_missed", "Schedule missed"
+    TIER_UNREADABLE = "tier_unreadable", "Tier not readable"
+    TIER_BEHIND = "tier_behind", "Tier behind"
+    TIER_FULL = "tier_full", "Tier full"
+    TRANSFER_STUCK = "transfer_stuck", "Transfer failed or stuck"
+    CHANNEL_DISABLED = "channel_disabled", "Channel disabled"
+
+
+class AlertRule(models.Model):
+    """What is alerted on and how severe it is: everywhere, on one cluster, or for one run; the narrowest row counts.
+
+    `threshold` is in the unit of the kind (`rule_kinds.KINDS`): seconds or a ratio; None where the kind has none.
+    """
+
+    id = IdField(prefix="rul")
+    kind = models.CharField(max_length=32, choices=RuleKind)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="alert_rules")
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, null=True, related_name="alert_rules")
+    enabled = models.BooleanField(default=True)
+    severity = models.CharField(max_length=16, choices=Severity)
+    threshold = models.FloatField(null=True)
+    updated_by = models.CharField(max_length=150, blank=True)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["kind"], condition=Q(cluster=None), name="one_rule_everywhere"),
+            models.UniqueConstraint(
+                fields=["kind", "cluster"], condition=Q(cluster__isnull=False, run=None), name="one_rule_of_a_cluster"
+            ),
+            models.UniqueConstraint(
+                fields=["kind", "run"], condition=Q(run__isnull=False), name="one_rule_of_a_run"
+            ),
+            models.CheckConstraint(condition=Q(run=None) | Q(cluster__isnull=False), name="run_rule_has_a_cluster"),
+        ]  # fmt: skip
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.run_id or self.cluster_id or 'everywhere'})"
+
+
+class Alert(models.Model):
+    """One condition, open from when it was seen until it is gone; one open alert for each (rule, subject).
+
+    `cluster` is None for what concerns Muster itself.
+    """
+
+    Rule = RuleKind
 
     class State(models.TextChoices):
         OPEN = "open", "Open"
@@ -27,8 +81,10 @@ class Alert(models.Model):
         RESOLVED = "resolved", "Resolved"
 
     id = IdField(prefix="alr")
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="alerts")
-    rule = models.CharField(max_length=32, choices=Rule)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="alerts")
+    run = models.ForeignKey(TrainingRun, on_delete=models.SET_NULL, null=True, related_name="alerts")
+    rule = models.CharField(max_length=32, choices=RuleKind)
+    severity = models.CharField(max_length=16, choices=Severity, default=Severity.WARNING)
     subject_kind = models.CharField(max_length=32)
     subject_id = models.CharField(max_length=40)
     state = models.CharField(max_length=16, choices=State, default=State.OPEN)
@@ -50,3 +106,33 @@ class Alert(models.Model):
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.summary}"
+
+
+class Silence(models.Model):
+    """Keeps matching alerts from being told to channels until it ends; they are listed all the same. An empty field
+    matches everything."""
+
+    id = IdField(prefix="sil")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="silences")
+    rule = models.CharField(max_length=32, choices=RuleKind, blank=True)
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, null=True, related_name="silences")
+    subject_id = models.CharField(max_length=40, blank=True)
+    summary_contains = models.CharField(max_length=200, blank=True)
+    reason = models.CharField(max_length=500)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField()
+    ended_by = models.CharField(max_length=150, blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["ends_at"], name="silence_ends"),
+            models.Index(fields=["-created_at", "-id"], name="silence_newest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"silence until {self.ends_at}: {self.reason}"
+
+    def stands(self, now: datetime) -> bool:
+        return self.starts_at <= now < self.ends_at

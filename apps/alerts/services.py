@@ -6,8 +6,9 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.accounts.services import log_activity
-from apps.alerts import conditions
-from apps.alerts.conditions import Condition
+from apps.alerts import conditions, rules
+from apps.alerts.condition import Condition
+from apps.alerts.deciding import Rules, is_exceeded
 from apps.alerts.models import Alert
 from apps.core import transitions
 from apps.core.errors import Conflict
@@ -18,17 +19,27 @@ UNRESOLVED = (Alert.State.OPEN, Alert.State.ACKNOWLEDGED)
 
 def evaluate() -> None:
     """Bring the alerts in line with the rows: called by every sweep, harmless to repeat or to run twice at once."""
-    wrong = conditions.current()
     standing = {(row.rule, row.subject_kind, row.subject_id): row for row in Alert.objects.filter(state__in=UNRESOLVED)}
-    for key, condition in wrong.items():
+    wrong = _wrong(rules.standing_rules())
+    for key, (condition, severity) in wrong.items():
         alert = standing.get(key)
         if alert is None:
-            _open(condition)
-        elif alert.summary != condition.summary:
-            Alert.objects.filter(pk=alert.pk).update(summary=condition.summary)
+            _open(condition, severity)
+        elif (alert.summary, alert.severity) != (condition.summary, severity):
+            Alert.objects.filter(pk=alert.pk).update(summary=condition.summary, severity=severity)
     for key, alert in standing.items():
         if key not in wrong:
             resolve(alert)
+
+
+def _wrong(every: Rules) -> dict[tuple[str, str, str], tuple[Condition, str]]:
+    """Of all conditions those that their rule alerts on, each with its severity."""
+    found = {}
+    for key, condition in conditions.current().items():
+        rule = every.of(condition.rule, condition.cluster_id, condition.run_id)
+        if is_exceeded(rule, condition.measured):
+            found[key] = condition, rule.severity
+    return found
 
 
 def resolve(alert: Alert) -> bool:
@@ -58,13 +69,15 @@ def acknowledge(*, alert: Alert, actor: str) -> Alert:
     return alert
 
 
-def _open(condition: Condition) -> None:
+def _open(condition: Condition, severity: str) -> None:
     """A unique constraint allows one open alert for each subject: of two evaluators one is second."""
     try:
         with transaction.atomic():
             alert = Alert.objects.create(
                 cluster_id=condition.cluster_id,
+                run_id=condition.run_id,
                 rule=condition.rule,
+                severity=severity,
                 subject_kind=condition.subject_kind,
                 subject_id=condition.subject_id,
                 summary=condition.summary,

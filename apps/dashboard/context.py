@@ -37,6 +37,11 @@ MORE = (
 )
 # A page belongs to the entry of the navigation that leads to it.
 SECTIONS = {
+    "alert-rules": "alerts",
+    "alert-rule": "alerts",
+    "alert-rule-create": "alerts",
+    "silences": "alerts",
+    "silence-create": "alerts",
     "run": "runs",
     "checkpoint": "checkpoints",
     "drill": "drills",

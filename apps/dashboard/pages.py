@@ -98,6 +98,11 @@ def operates(request: HttpRequest, cluster_id: str, needed: Role = Role.OPERATOR
     return reaches(role_on(request, cluster_id), needed)
 
 
+def operates_everywhere(request: HttpRequest, needed: Role = Role.OPERATOR) -> bool:
+    """For what belongs to no single cluster; the services' door is `require_role` without one."""
+    return reaches(global_role(request.user), needed)
+
+
 def operable(request: HttpRequest, cluster_ids: Iterable[str], needed: Role = Role.OPERATOR) -> set[str]:
     """Of these clusters, the ones where buttons show."""
     return clusters_with(request, needed, cluster_ids)

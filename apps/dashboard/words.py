@@ -124,6 +124,11 @@ LOOKS: dict[str, dict[str, Look]] = {
         "acknowledged": Look("warn", "acknowledged"),
         "resolved": Look("ok", "resolved"),
     },
+    "alert_severity": {
+        "critical": Look("bad", "critical"),
+        "warning": Look("warn", "warning"),
+        "info": Look("info", "info"),
+    },
     "severity": {
         "damage": Look("bad", "damage"),
         "warning": Look("warn", "warning"),

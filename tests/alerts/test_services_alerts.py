@@ -200,7 +200,7 @@ def test_evaluating_costs_the_same_number_of_queries_however_much_is_there(run: 
     services.evaluate()
     with CaptureQueriesContext(connection) as queries:
         services.evaluate()
-    assert len(queries) <= 12
+    assert len(queries) <= 20
 
 
 def test_a_tier_that_could_not_be_read_opens_an_alert_until_it_can(run: TrainingRun) -> None:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 
 from apps.accounts.models import RANK, ApiToken, Role, User
-from apps.alerts.models import Alert
+from apps.alerts.models import Alert, AlertRule, Silence
 from apps.audits.models import Audit, AuditPolicy, Repair
 from apps.checkpoints.models import InventoryScan, SteplessCheckpoint
 from apps.drills.models import Drill, DrillPlan, NodeAction
@@ -44,6 +44,10 @@ class Needs:
     role: Role
     everywhere: bool = False
     body: Callable[[dict[str, str]], dict[str, Any]] = lambda _ids: {}
+
+
+def in_an_hour() -> str:
+    return (timezone.now() + timedelta(hours=1)).isoformat()
 
 
 VIEWER, OPERATOR, ADMIN = Needs(Role.VIEWER), Role.OPERATOR, Role.ADMIN
@@ -195,6 +199,17 @@ OPERATIONS: dict[str, Needs] = {
     "list_alerts": VIEWER,
     "get_alert": VIEWER,
     "acknowledge_alert": Needs(OPERATOR),
+    "list_alert_rules": VIEWER,
+    "get_alert_rule": VIEWER,
+    "create_alert_rule": Needs(OPERATOR, body=lambda ids: {"cluster": ids["cluster"], "kind": "tier_full"}),
+    "update_alert_rule": Needs(OPERATOR, body=lambda _ids: {"enabled": False}),
+    "delete_alert_rule": Needs(OPERATOR),
+    "list_silences": VIEWER,
+    "get_silence": VIEWER,
+    "create_silence": Needs(
+        OPERATOR, body=lambda ids: {"cluster": ids["cluster"], "reason": "x", "ends_at": in_an_hour()}
+    ),
+    "end_silence": Needs(OPERATOR),
     "get_readiness": VIEWER,
     "list_objectives": VIEWER,
     "get_rto_history": VIEWER,
@@ -224,6 +239,8 @@ CLUSTERLESS = {
     "get_rto_groups",
     "get_tier_comparison",
     "get_drill_control",
+    # those for everywhere are for everybody to see
+    "list_alert_rules",
 }
 
 
@@ -286,6 +303,10 @@ def world() -> World:
     action = NodeAction.objects.create(
         cluster=east, node_name="gpu-9", what="park", requested_by="x", created_at=now, deadline_at=now
     )
+    rule = AlertRule.objects.create(kind="damage", cluster=east, severity="info", updated_at=now)
+    silence = Silence.objects.create(
+        cluster=east, reason="x", created_by="x", created_at=now, starts_at=now, ends_at=now + timedelta(hours=1)
+    )
     join_token, _secret = fleet.create_join_token(cluster=east, actor="x")
     counted = dict.fromkeys(("node_count", "usable_count", "gpu_count", "job_count", "change_count"), 0)
     listed = ClusterInventory.objects.create(cluster=east, taken_at=now, seconds=0.1, scheduler="slurm", **counted)
@@ -314,6 +335,8 @@ def world() -> World:
         "plan": plan.pk,
         "task": task.pk,
         "alert": alert.pk,
+        "alert-rule": rule.pk,
+        "silence": silence.pk,
         "token": ApiToken.objects.get(user=victim).pk,
         "user": str(victim.pk),
         "incident": "inc_none",

@@ -55,6 +55,11 @@ SAME = {
     "transfer-act": {"pause_transfer", "resume_transfer", "cancel_transfer"},
     "scan-cancel": {"cancel_scan"},
     "alert-acknowledge": {"acknowledge_alert"},
+    "dashboard/alert_rule.html": {"update_alert_rule"},
+    "dashboard/alert_rule_form.html": {"create_alert_rule"},
+    "alert-rule-delete": {"delete_alert_rule"},
+    "dashboard/silence_form.html": {"create_silence"},
+    "silence-end": {"end_silence"},
     "accounts/access.html": {"create_token"},
     "token-revoke": {"delete_token"},
 }

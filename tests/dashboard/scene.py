@@ -14,7 +14,7 @@ from muster_agent.manifest.model import TensorDigest
 
 from apps.accounts.models import Role, User
 from apps.accounts.services import log_activity
-from apps.alerts.models import Alert
+from apps.alerts.models import Alert, AlertRule, Silence
 from apps.audits.models import Audit, AuditPolicy, AuditRound, Repair
 from apps.checkpoints.models import (
     Checkpoint,
@@ -136,6 +136,7 @@ def build() -> Scene:
         written_bytes=8_388_608, requested_by="olga", created_at=now,
     )  # fmt: skip
     alert = _alerts(east, damaged, failover, now)
+    _rules_and_silences(llama, nas, now)
     scans = _scans(nvme, nas, nodes[0], damaged, now)
     policy, transfers = _retention(east, nvme, nas, good, now)
     _recovery(llama, attempt, now)
@@ -267,6 +268,9 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "incidents": "/incidents/",
         "alerts": "/alerts/",
         "objectives": "/objectives/",
+        "alert-rules": "/alerts/rules/",
+        "alert-rule": f"/alerts/rules/{AlertRule.objects.get(run=scene.llama).pk}/",
+        "silences": "/alerts/silences/",
         "analysis": "/analysis/",
         "analysis-groups": "/analysis/groups/",
         "analysis-formats": "/analysis/groups/?by=format&kind=reload",
@@ -295,6 +299,8 @@ def operator_pages_of(scene: Scene) -> dict[str, str]:
         "plan-delete": f"/plans/{scene.plan.pk}/delete/",
         "policy-create": "/policies/new/",
         "policy-delete": f"/policies/{scene.policy.pk}/delete/",
+        "alert-rule-create": "/alerts/rules/new/?kind=not_verified",
+        "silence-create": f"/alerts/silences/new/?alert={scene.alert.pk}",
         "audit-policy-create": "/audits/policies/new/",
         "audit-policy-delete": f"/audits/policies/{scene.audit_policy.pk}/delete/",
     }
@@ -848,6 +854,23 @@ def _alerts(east: Cluster, damaged: Placement, drill: Drill, now: datetime) -> A
         summary="Step 48,000 of moe-132b-v3 is damaged on nvme.",
         opened_at=now - timedelta(minutes=9),
     )
+
+
+def _rules_and_silences(run: TrainingRun, nas: StorageTier, now: datetime) -> None:
+    """A run with a rule of its own, a silence that holds and one that ended."""
+    common: dict[str, Any] = {"updated_by": "olga", "updated_at": now}
+    AlertRule.objects.create(
+        kind="not_verified", cluster=run.cluster, run=run, severity="critical", threshold=21_600.0, **common
+    )
+    silenced: dict[str, Any] = {"cluster": run.cluster, "created_by": "olga", "created_at": now}
+    Silence.objects.create(
+        reason="Firmware of the NAS heads, ticket 4711", rule="tier_unreadable", subject_id=nas.pk, starts_at=now,
+        ends_at=now + timedelta(hours=4), **silenced,
+    )  # fmt: skip
+    Silence.objects.create(
+        reason="Rack 7 is moved", summary_contains="gpu-04", starts_at=now - timedelta(days=2),
+        ends_at=now - timedelta(days=1), ended_by="ada", **silenced,
+    )  # fmt: skip
 
 
 def _scans(nvme: StorageTier, nas: StorageTier, node: Node, damaged: Placement, now: datetime) -> list[InventoryScan]:

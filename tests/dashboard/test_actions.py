@@ -16,7 +16,7 @@ from django.utils import timezone
 from muster_agent.cli.agent import join
 
 from apps.accounts.models import ActivityEntry
-from apps.alerts.models import Alert
+from apps.alerts.models import Alert, AlertRule, Silence
 from apps.audits.models import Audit
 from apps.checkpoints.models import InventoryScan
 from apps.drills.models import Drill, DrillPlan, DrillRules, NodeAction
@@ -88,6 +88,17 @@ def actions_of(scene: Scene) -> dict[str, tuple[str, dict[str, str]]]:
         ),
         "audit-policy-run": (f"/audits/policies/{scene.audit_policy.pk}/run/", {}),
         "audit-policy-delete": (f"/audits/policies/{scene.audit_policy.pk}/delete/", {}),
+        "alert-rule": (
+            f"/alerts/rules/{AlertRule.objects.get(run=scene.llama).pk}/",
+            {"severity": "info", "threshold": "2d"},
+        ),
+        "alert-rule-create": (
+            "/alerts/rules/new/?kind=tier_full",
+            {"cluster": scene.east.pk, "enabled": "on", "severity": "info", "threshold": "0.8"},
+        ),
+        "alert-rule-delete": (f"/alerts/rules/{AlertRule.objects.get(run=scene.llama).pk}/delete/", {}),
+        "silence-create": ("/alerts/silences/new/", {"cluster": scene.east.pk, "reason": "maintenance", "lasts": "2h"}),
+        "silence-end": (f"/alerts/silences/{Silence.objects.get(ended_by='').pk}/end/", {}),
         "acknowledge": (f"/alerts/{scene.alert.pk}/acknowledge/", {}),
         "agent": (f"/nodes/{scene.nodes[4].pk}/agent/approve/", {}),
         "join-token": (f"/clusters/{scene.east.pk}/join-token/", {"max_uses": "1", "hours": "1"}),

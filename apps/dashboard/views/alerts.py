@@ -6,10 +6,13 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.models import ActivityEntry, Role
 from apps.alerts import services
-from apps.alerts.models import Alert
+from apps.alerts.deciding import silence_for
+from apps.alerts.models import Alert, Severity
+from apps.alerts.silences import standing_silences
 from apps.dashboard import pages
 from apps.dashboard.facets import facet
 from apps.fleet.access import require_role, scoped
@@ -30,19 +33,29 @@ SUBJECT_PAGES = {
 
 @pages.page
 def alert_list(request: HttpRequest) -> HttpResponse:
-    rows = Alert.objects.select_related("cluster")
+    rows = Alert.objects.select_related("cluster", "run")
     state = pages.chosen(request, "state", Alert.State.values)
     rule = pages.chosen(request, "rule", Alert.Rule.values)
     if state:
         rows = rows.filter(state=state)
+    severity = pages.chosen(request, "severity", Severity.values)
     if rule:
         rows = rows.filter(rule=rule)
-    facets = [facet(request, "state", "State", Alert.State.choices), facet(request, "rule", "Rule", Alert.Rule.choices)]
+    if severity:
+        rows = rows.filter(severity=severity)
+    facets = [
+        facet(request, "state", "State", Alert.State.choices),
+        facet(request, "severity", "Severity", Severity.choices),
+        facet(request, "rule", "Rule", Alert.Rule.choices),
+    ]
     context = pages.list_context(request, scoped(request, rows, "cluster"), order="-opened_at", facets=facets)
-    operable = pages.operable(request, {alert.cluster_id for alert in context["page"].items})
+    operable = pages.operable(request, {alert.cluster_id for alert in context["page"].items if alert.cluster_id})
+    silences, now, everywhere = standing_silences(), timezone.now(), pages.operates_everywhere(request)
     for alert in context["page"].items:
         alert.subject_url = subject_url(alert)
-        alert.can_acknowledge = alert.cluster_id in operable and alert.state == Alert.State.OPEN
+        is_over = alert.state == Alert.State.RESOLVED
+        alert.can_operate = not is_over and (alert.cluster_id in operable if alert.cluster_id else everywhere)
+        alert.silence = None if is_over else silence_for(alert, silences, now)
     return render(request, "dashboard/alerts.html", context)
 
 
@@ -55,7 +68,8 @@ def subject_url(alert: Alert) -> str:
 @pages.action
 def alert_acknowledge(request: HttpRequest, alert_id: str) -> HttpResponse:
     alert: Alert = pages.find(request, Alert.objects.all(), "cluster", alert_id)
-    actor = pages.authorize(request, Role.OPERATOR, alert.cluster_id)
+    require_role(request, Role.OPERATOR, alert.cluster_id)
+    actor = request.user.get_username()
     services.acknowledge(alert=alert, actor=actor)
     messages.success(request, "Acknowledged. It stays listed until its cause is gone.")
     return redirect(pages.back(request, "alerts"))
