@@ -31,7 +31,7 @@ class AlertRuleSerializer(serializers.ModelSerializer[AlertRule]):
         ]  # fmt: skip
         read_only_fields = fields
 
-    @extend_schema_field({"type": ["string", "null"], "enum": ["seconds", "ratio", None]})
+    @extend_schema_field({"type": ["string", "null"], "description": "seconds or ratio"})
     def get_threshold_unit(self, rule: AlertRule) -> str | None:
         return KINDS[rule.kind].unit or None
 
