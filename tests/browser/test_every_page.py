@@ -32,6 +32,7 @@ PAGES = [
     "drill-inside",
     "drills-compare",
     "drills-compare-none",
+    "drill-standby",
     "drill-start",
     "drill-cancel",
     "drills-stop",

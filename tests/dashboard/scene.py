@@ -32,7 +32,7 @@ from apps.checkpoints.models import (
 from apps.checkpoints.tensors import tensor_pages
 from apps.core import heartbeats
 from apps.core.transitions import record
-from apps.drills.models import Drill, DrillPlan, DrillRung, PlanOccurrence, RankResult
+from apps.drills.models import Drill, DrillPlan, DrillRung, DrillStep, NodeAction, PlanOccurrence, RankResult
 from apps.fleet.inventory import AgentFacts, contents, without_agent
 from apps.fleet.models import Agent, AgentEvent, AgentTask, Cluster, ClusterGrant, ClusterInventory, JoinToken, Node
 from apps.fleet.schedulers.base import Partition, Snapshot
@@ -66,6 +66,7 @@ class Scene:
     herd: Drill
     running: Drill
     failed: Drill
+    standby: Drill
     plan: DrillPlan
     audit: Audit
     running_audit: Audit
@@ -128,6 +129,7 @@ def build() -> Scene:
     factories_drill(
         sft, now - timedelta(days=2), kind="reload", outcome="skipped", reason="No verified checkpoint: audit one."
     )
+    standby = _standby(llama, now)
     plan = _plan(llama, reload, now)
     audit, running_audit = _audits(damaged, good, nodes[0], now)
     audit_policy, sampled_audit = _audit_policy(east, good, nodes[0], now)
@@ -169,6 +171,7 @@ def build() -> Scene:
         herd=herd,
         running=running,
         failed=failed,
+        standby=standby,
         plan=plan,
         audit=audit,
         running_audit=running_audit,
@@ -181,6 +184,44 @@ def build() -> Scene:
         transfers=transfers,
         users=users,
     )
+
+
+def _standby(run: TrainingRun, now: datetime) -> Drill:
+    """A spare that was put in for a node which did not pass the gate."""
+    at = now - timedelta(hours=5)
+    why = "/mnt/nvme is not mounted"
+    drill = factories_drill(
+        run,
+        at,
+        kind="standby",
+        outcome="failed",
+        objective_state="none",
+        reason=f"gpu-2 is not fit: {why}. It stays drained, and the spare in.",
+        seconds=7.4,
+        facts={"node": "gpu-2", "spare": "gpu-4", "gpu_count": 8},
+    )
+    checks = [
+        {"name": "mounts", "is_fit": True, "detail": "2 as they should be"},
+        {"name": "free_space", "is_fit": True, "detail": "at least 41 % is free"},
+        {"name": "gpus", "is_fit": True, "detail": "8 GPUs, 8 needed"},
+        {"name": "reload_speed", "is_fit": None, "detail": "no reload drill has measured it within 90 days"},
+    ]
+    unfit = [{"name": "mounts", "is_fit": False, "detail": why}, *checks[1:]]
+    steps: list[tuple[str, float | None, dict[str, Any]]] = [
+        ("probe_spare", 2.1, {"checks": checks}),
+        ("drain_node", 1.2, {"state": "idle+drain", "reason": f"muster drill {drill.pk}"}),
+        ("bring_in", 4.1, {"state": "idle", "reason": ""}),
+        ("gate", 2.0, {"checks": unfit}),
+        ("return_node", None, {}),
+        ("park_spare", None, {}),
+    ]
+    for order, (what, seconds, detail) in enumerate(steps):
+        ended_at = at + timedelta(seconds=seconds) if seconds is not None else None
+        began_at = at if seconds is not None else None
+        DrillStep.objects.create(
+            drill=drill, order=order, what=what, began_at=began_at, ended_at=ended_at, detail=detail
+        )
+    return drill
 
 
 def _inventories(east: Cluster, now: datetime) -> None:
@@ -205,6 +246,15 @@ def _inventories(east: Cluster, now: datetime) -> None:
         changes=changes,
         **common,
     )
+    at = now - timedelta(minutes=20)
+    for node, what, outcome, reason in (
+        ("gpu-4", "park", "done", "It is a spare now: idle+drain."),
+        ("gpu-3", "bring_back", "refused", "It is not fit: 7 GPUs, 8 needed."),
+    ):
+        NodeAction.objects.create(
+            cluster=east, node_name=node, what=what, state="finished", outcome=outcome, reason=reason,
+            requested_by="olga", created_at=at, finished_at=at, deadline_at=at,
+        )  # fmt: skip
     error = "scontrol did not answer within 10 s; see whether slurmctld is up."
     ClusterInventory.objects.create(taken_at=now, error=error, **{**common, "change_count": 0})
 
@@ -233,6 +283,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "drill-inside": f"/drills/{scene.herd.pk}/inside/",
         "drills-compare": f"/drills/compare/?ids={scene.reload.pk},{scene.herd.pk}&show=all",
         "drills-compare-none": "/drills/compare/",
+        "drill-standby": f"/drills/{scene.standby.pk}/",
         "rules": f"/clusters/{scene.east.pk}/rules/",
         "plans": "/plans/",
         "plan-calendar": "/plans/calendar/",

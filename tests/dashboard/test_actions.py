@@ -467,9 +467,10 @@ def test_a_node_is_parked_after_a_question_and_a_refusal_is_told_there(scene: Sc
     asked = signed_in("operator").get(url).content.decode()
     assert "Park gpu-1 as a spare?" in asked and "Runs there now" in asked
     assert signed_in("viewer").post(url).status_code == 403
-    assert not NodeAction.objects.exists()
+    before = NodeAction.objects.count()
     assert signed_in("operator").post(url).status_code == 302
-    action = NodeAction.objects.get()
+    assert NodeAction.objects.count() == before + 1
+    action = NodeAction.objects.order_by("-created_at")[0]
     assert (action.node_name, action.what, action.requested_by) == ("gpu-1", "park", scene.users["operator"].username)
     again = signed_in("operator").post(url)
     assert again.status_code == 409 and b"at work on gpu-1 already" in again.content
