@@ -779,8 +779,9 @@ def _running(run: TrainingRun, placement: Placement, nodes: list[Node], now: dat
         finished_at=None,
         placement=placement,
         checkpoint_step=12_400,
-        facts={"clients": []},
+        facts={"clients": [{"agent": node.agent.pk, "ranks": [2 * n, 2 * n + 1]} for n, node in enumerate(nodes[:2])]},
     )
+    begun = now.timestamp() - 2
     for number, node in enumerate(nodes[:2]):
         AgentTask.objects.create(
             agent=node.agent,
@@ -790,7 +791,13 @@ def _running(run: TrainingRun, placement: Placement, nodes: list[Node], now: dat
             params={},
             state="running",
             attempt=1,
-            progress={"phase": "read", "done_bytes": (4 + number) * GB, "total_bytes": 16 * GB},
+            progress={
+                "phase": "read",
+                "done_bytes": (4 + number) * GB,
+                "total_bytes": 16 * GB,
+                "at": now.timestamp(),
+                "phases": {"read": {"begin": begun}},
+            },  # fmt: skip
             created_at=now,
             started_at=now,
         )

@@ -159,6 +159,12 @@ def standby_words(what: str) -> str:
 
 
 @register.filter
+def full_stop(text: str) -> str:
+    """With a full stop at its end, where it has none."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+@register.filter
 def prose(text: str) -> SafeString:
     """A sentence for people: large numbers in groups, and what stands in backticks as code."""
     spaced = _LARGE.sub(lambda found: str(intcomma(int(found.group()))), text)
