@@ -24,6 +24,8 @@ from apps.fleet.schedulers.access import required_scheduler, scheduler_of
 from apps.fleet.schedulers.base import PARKED_REASON, Scheduler, SchedulerError, SchedulerNode
 
 RESTORE_RETRY = timedelta(seconds=10)
+LOG_FOUND = "log_found"
+"""The record by which an agent begins a launch that it reads from a log."""
 log = logging.getLogger(__name__)
 
 
@@ -71,6 +73,11 @@ def fitting_workers(drill: Drill, attempt: RunAttempt) -> list[Worker]:
 
 def require_agent(attempt: RunAttempt, worker: Worker) -> None:
     """Raises CannotRun where nobody beside the worker could break it."""
+    if worker.pid is None and RunEvent.objects.filter(attempt=attempt, kind=LOG_FOUND).exists():
+        raise CannotRun(
+            f"Launch {attempt.launch_id} is known by its log alone: no process there has registered itself with the "
+            "training hook, so none may be signalled. Break its node instead (fault node), or add the hook."
+        )
     agent = Agent.objects.filter(pk=worker.agent_id).first()
     if agent is None or not selectors.can_work(agent):
         raise CannotRun(

@@ -16,7 +16,9 @@ from apps.checkpoints.models import RunAttempt, RunEvent
 from apps.drills import engine, faults, services
 from apps.drills.models import Drill
 from apps.fleet import tasks
-from apps.fleet.schedulers.base import SchedulerError, SchedulerNode
+from apps.fleet.inventory import Contents
+from apps.fleet.models import ClusterInventory
+from apps.fleet.schedulers.base import SchedulerError, SchedulerJob, SchedulerNode
 
 pytestmark = pytest.mark.django_db
 
@@ -213,3 +215,52 @@ def test_a_node_of_a_cluster_without_scheduler_says_what_to_set(yard: Yard) -> N
     drill = advanced(make(yard, fault="node"))
     assert drill.outcome == "skipped"
     assert "has no scheduler" in drill.reason
+
+
+# -- a job that is known by its log alone ------------------------------------------------------------------------------
+def logged(yard: Yard, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch) -> RunAttempt:
+    """Read by the agent of gpu-1, while its job runs on gpu-3, as the last inventory and the scheduler say."""
+    now = timezone.now()
+    attempt = RunAttempt.objects.create(
+        run=yard.run, launch_id="7.0-1", agent=yard.agents[0], started_at=now, last_report_at=now, last_step=5,
+        job_id="7", job_restart_count=0,
+    )  # fmt: skip
+    RunEvent.objects.create(
+        run=yard.run, attempt=attempt, source="log-1", seq=1, kind="log_found", at=now, mono_seconds=0.0
+    )
+    job = SchedulerJob(job_id="7", name="llama", state="running", nodes=("gpu-3",))
+    monkeypatch.setattr(scheduler, "job", lambda _job_id: job)
+    counts = dict.fromkeys(("node_count", "usable_count", "gpu_count", "job_count", "change_count"), 0)
+    ClusterInventory.objects.create(
+        cluster=yard.cluster, taken_at=now, seconds=0.1, scheduler="slurm",
+        contents=to_builtins(Contents(jobs=(job,))), **counts,
+    )  # fmt: skip
+    return attempt
+
+
+def test_its_node_is_that_of_its_job_wherever_the_log_is_read(
+    yard: Yard, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged(yard, scheduler, monkeypatch)
+    advanced(make(yard, fault="node"))
+    assert scheduler.failed == ["gpu-3"]
+
+
+def test_a_job_that_has_moved_since_the_inventory_is_not_hit_where_it_was(
+    yard: Yard, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged(yard, scheduler, monkeypatch)
+    moved = SchedulerJob(job_id="7", name="llama", state="running", nodes=("gpu-4",))
+    monkeypatch.setattr(scheduler, "job", lambda _job_id: moved)
+    drill = advanced(make(yard, fault="node"))
+    assert (drill.outcome, scheduler.failed) == ("skipped", [])
+    assert drill.reason.startswith("Job 7 runs on gpu-4 and not on gpu-3: take an inventory")
+
+
+def test_none_of_its_processes_is_signalled(
+    yard: Yard, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged(yard, scheduler, monkeypatch)
+    drill = advanced(make(yard))
+    assert (drill.outcome, tasks_of(drill)) == ("skipped", [])
+    assert "known by its log alone" in drill.reason and "fault node" in drill.reason
