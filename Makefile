@@ -72,6 +72,7 @@ bench: setup-dev $(if $(PEERS),.venv-peers/.ready)
 
 openapi: setup-dev
 	@$(BIN)/python manage.py spectacular --file docs/openapi.yaml
+	@$(BIN)/python -m deploy.client_types
 
 screenshots: setup-dev
 	@$(BIN)/python -m deploy.screenshots

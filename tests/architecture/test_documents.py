@@ -49,9 +49,10 @@ def test_the_locks_hold_hashes_and_no_addresses() -> None:
 @pytest.mark.parametrize("limit", [400])
 def test_no_module_is_too_long_to_read(limit: int) -> None:
     long = {
-        str(path.relative_to(ROOT)): count
+        str(path.relative_to(ROOT)): len(lines)
         for path in sources()
-        if (count := len(path.read_text().splitlines())) > limit
+        if len(lines := path.read_text().splitlines()) > limit
+        and not any("# Generated from" in one for one in lines[:4])
     }
     assert long == {}
 

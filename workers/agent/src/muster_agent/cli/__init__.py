@@ -30,7 +30,21 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "resume-point": ("muster_agent.cli.resume_point", "resume_point", "Say which checkpoint a restart should load."),
     "gate": ("muster_agent.cli.gate", "gate", "Exit 0 if a run has passed its five validation steps lately, else 8."),
     "hook": ("muster_agent.cli.hook", "hook", "Tell the node's agent what a launch script knows: a failure, a launch."),
-    "agent": ("muster_agent.cli.agent", "agent", "Join this node to a control plane and run its agent."),
+    "agent": ("muster_agent.cli.agent", "agent", "Join this node to a control plane and run its agent; list, drain."),
+    "login": ("muster_agent.cli.login", "login", "Keep a control plane and a token to work with."),
+    "logout": ("muster_agent.cli.login", "logout", "Forget a control plane and its token."),
+    "context": ("muster_agent.cli.login", "context", "List and choose among the control planes that login knows."),
+    "get": ("muster_agent.cli.get", "get", "List what a control plane knows: runs, checkpoints, drills, nodes ..."),
+    "describe": ("muster_agent.cli.get", "describe", "Show one of these in full."),
+    "drill": ("muster_agent.cli.drill", "drill", "Start, watch, cancel, report and compare drills."),
+    "checkpoint": (
+        "muster_agent.cli.checkpoint",
+        "checkpoint",
+        "The latest checkpoint of a run, its copies and findings; seal, verify, move, pin.",
+    ),
+    "token": ("muster_agent.cli.token", "token", "Create, list, rotate and revoke API tokens."),
+    "completion": ("muster_agent.cli.completion", "completion", "Print the completion script of bash, zsh or fish."),
+    "doctor": ("muster_agent.cli.doctor", "doctor", "Check server, token, clock, agent, storage and GPU libraries."),
 }
 
 
@@ -56,6 +70,14 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """The names from the table: a Tab must not import every command."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(name, help=entry[2]) for name, entry in COMMANDS.items() if name.startswith(incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """A command that finds no memory, or nowhere to write its answer, says so in a sentence."""

@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from muster_agent import __version__
+from muster_agent.cli.agent_remote import REMOTE
 from muster_agent.cli.bucket import checked_place
 from muster_agent.cli.output import CommandFailed, ExitCode, human_bytes, print_json, say
 from muster_agent.formats.places import is_bucket
@@ -40,7 +41,7 @@ _state_option = click.option(
 
 @click.group()
 def agent() -> None:
-    """Join this node to a control plane and run its agent. It needs no root."""
+    """Join this node to a control plane and run its agent; look after the agents of a whole fleet. It needs no root."""
 
 
 @agent.command()
@@ -283,3 +284,7 @@ def _config(state: StateDirectory) -> AgentConfig:
         return load_config(state)
     except ConfigError as error:
         raise CommandFailed(str(error), code=ExitCode.NOT_FOUND) from error
+
+
+for _command in REMOTE:
+    agent.add_command(_command)

@@ -8,8 +8,9 @@ import click
 import msgspec
 
 from muster_agent.cli.age import Age
+from muster_agent.cli.contexts import Connection, Given, connection
 from muster_agent.cli.output import CommandFailed, ExitCode, one_line, print_json, say
-from muster_agent.cli.server import NoAnswer, get, read_token
+from muster_agent.cli.server import NoAnswer, get
 
 STEPS = ("chaos_node_failure", "line_rate_read", "rank_shard_parallelism", "integrity_hashing", "hot_standby")
 TIMEOUT_SECONDS = 10.0
@@ -36,7 +37,7 @@ class GateAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command()
 @click.argument("run")
-@click.option("--server", envvar="MUSTER_SERVER", metavar="URL", help="The control plane; MUSTER_SERVER by default.")
+@click.option("--server", metavar="URL", help="The control plane (else MUSTER_SERVER, else the context's).")
 @click.option(
     "--max-age", "max_age_seconds", type=Age(), default="7d", show_default=True, help="Oldest evidence: 900, 12h, 7d."
 )
@@ -48,9 +49,9 @@ def gate(run: str, server: str | None, max_age_seconds: float, wanted: tuple[str
 
     Exit 0: every step passed within --max-age; 8: one has not; 3: no such run; 4: the token was refused; 9: no answer.
     """
-    if not server:
-        raise click.UsageError("name the control plane with --server, or in MUSTER_SERVER")
-    body = _ask(server, run, max_age_seconds)
+    found = connection(Given(server=server))
+    server = found.server
+    body = _ask(found, run, max_age_seconds)
     try:
         answer = msgspec.json.decode(body, type=GateAnswer)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -66,10 +67,11 @@ def gate(run: str, server: str | None, max_age_seconds: float, wanted: tuple[str
         raise SystemExit(ExitCode.OBJECTIVE_BREACHED)
 
 
-def _ask(server: str, run: str, max_age_seconds: float) -> bytes:
+def _ask(found: Connection, run: str, max_age_seconds: float) -> bytes:
+    server = found.server
     path = f"runs/{quote(run, safe='/')}/checklist?{urlencode({'max_age_seconds': f'{max_age_seconds:.0f}'})}"
     try:
-        status, body = get(server, path, read_token(), timeout_seconds=TIMEOUT_SECONDS)
+        status, body = get(server, path, found.token, timeout_seconds=TIMEOUT_SECONDS)
     except NoAnswer as reason:
         hint = "check the address, or ask again later"
         raise CommandFailed(str(reason), hint=hint, code=ExitCode.SERVER_UNREACHABLE) from reason
