@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import struct
 import time
 import zipfile
@@ -31,6 +32,9 @@ def codes(shard_map: ShardMap) -> set[str]:
 
 def damage_codes(shard_map: ShardMap) -> set[str]:
     return {found.code for found in shard_map.findings if found.severity is Severity.DAMAGE}
+
+
+NOTES = ("metadata.pkl", "metadata_5.pkl", "dataset_5.pkl", "run-config.pkl", "hparams.pkl", "training_history.pkl")
 
 
 # -- what is inside ----------------------------------------------------------------------------------------------------
@@ -138,6 +142,7 @@ def test_files_of_torch_save_are_found_under_the_endings_that_scripts_give_them(
         ("index", bytes(range(256)) * 9),
         ("train.bin", bytes(range(256)) * 9),
         ("tokens_003.npz", bytes(range(256)) * 9),
+        *((name, pickle.dumps({"step": 5, "variant": {"lr": 0.1}})) for name in NOTES),
     ],
 )
 def test_files_that_only_lie_beside_checkpoints_are_not_taken_for_some(tmp_path: Path, name: str, data: bytes) -> None:

@@ -28,6 +28,11 @@ _ROLES = (
     (re.compile(r"(?:training_args|scaler|custom_checkpoint_\d+|train(?:er|ing)_state)\b", re.ASCII), Role.OTHER),
 )
 _COMPANIONS = frozenset({"training_args.bin", "scheduler.pt", "scaler.pt"})
+_RECORDS = re.compile(
+    r"(?:.*[-_.])?(?:metadata|dataset|config|hparams|hyper_?parameters|args|arguments|history)(?:[-_.]?\d{1,18})?\.pkl",
+    re.ASCII | re.IGNORECASE,
+)
+"""Pickled notes that scripts keep beside checkpoints: EasyLM's `metadata_1000.pkl`, `dataset_1000.pkl`."""
 _FSDP_FOLDERS = (
     (re.compile(r"pytorch_model_fsdp_\d{1,4}", re.ASCII), Role.MODEL),
     (re.compile(r"optimizer_\d{1,4}", re.ASCII), Role.OPTIMIZER),
@@ -41,7 +46,7 @@ def state_role(name: str) -> Role | None:
 
 def is_companion_name(name: str) -> bool:
     """Whether the file belongs to a checkpoint or a run, and is none by itself."""
-    return name in _COMPANIONS or state_role(name) is Role.RNG
+    return name in _COMPANIONS or state_role(name) is Role.RNG or _RECORDS.fullmatch(name) is not None
 
 
 def rank_of(name: str) -> int | None:
