@@ -228,6 +228,7 @@ S3_PRESIGN = env.boolean("MUSTER_S3_PRESIGN", False)
 S3_ENDPOINTS = env.words("MUSTER_S3_ENDPOINTS", "")
 S3_PRESIGN_SECONDS = env.integer("MUSTER_S3_PRESIGN_SECONDS", 3600, minimum=60)
 SCAN_SECONDS = env.integer("MUSTER_SCAN_SECONDS", 300)
+DRILL_DAYS = env.integer("MUSTER_DRILL_DAYS", 7)
 CEILING_DAYS = env.integer("MUSTER_CEILING_DAYS", 0)
 SCAN_SLICE_SECONDS = 30  # below Celery's limits of time
 SCAN_LEASE_SECONDS = 120  # longer than a Celery task may live: a second worker takes over only from a dead one

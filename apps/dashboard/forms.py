@@ -364,6 +364,22 @@ class JoinTokenForm(forms.Form):
     )
 
 
+class ClusterCostForm(forms.Form):
+    """What lost work on a cluster costs; empty means that no money is shown."""
+
+    gpu_count = forms.IntegerField(
+        required=False, min_value=1, label="GPUs", help_text="For runs that do not say how many they use."
+    )
+    gpu_hour_cost = forms.DecimalField(
+        required=False,
+        min_value=0,
+        max_digits=10,
+        decimal_places=4,
+        label="Cost of a GPU-hour",
+        help_text="In your own currency; every figure is in it.",
+    )
+
+
 class AuditForm(forms.Form):
     """Which copy, and how much of it."""
 

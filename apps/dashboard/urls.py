@@ -77,6 +77,7 @@ urlpatterns = [
     path("clusters/<str:cluster_id>/", clusters.cluster_detail, name="cluster"),
     path("clusters/<str:cluster_id>/inventory/", clusters.cluster_take_inventory, name="cluster-inventory"),
     path("clusters/<str:cluster_id>/nodes/<str:node_name>/<str:what>/", node_actions.node_action, name="node-action"),
+    path("clusters/<str:cluster_id>/cost/", clusters.cluster_cost, name="cluster-cost"),
     path("clusters/<str:cluster_id>/rules/", rules.cluster_rules, name="cluster-rules"),
     path("clusters/<str:cluster_id>/rules/reset-breaker/", rules.breaker_reset, name="breaker-reset"),
     path("clusters/<str:cluster_id>/join-token/", fleet.join_token, name="join-token"),

@@ -36,7 +36,8 @@ from apps.recovery.matrix import MAX_TIERS, columns
 from apps.recovery.matrix_serializers import TierComparisonSerializer
 from apps.recovery.rank_shard_audit import rank_shard_audit
 from apps.recovery.rank_shard_serializers import RankShardAuditSerializer
-from apps.recovery.readiness import readiness_rows
+from apps.recovery.readiness import readiness_rows, summary
+from apps.recovery.readiness_serializers import ReadinessListSerializer
 from apps.recovery.serializers import (
     AdviceQuerySerializer,
     AdviceSerializer,
@@ -45,7 +46,6 @@ from apps.recovery.serializers import (
     HistoryQuerySerializer,
     HistorySerializer,
     IncidentSerializer,
-    ReadinessListSerializer,
     ReportIncidentSerializer,
     WhatIfQuerySerializer,
     WhatIfSerializer,
@@ -90,7 +90,7 @@ class ReadinessView(APIView):
     def get(self, request: Request) -> Response:
         rows = readiness_rows(request)
         counts = Counter(row.verdict.value for row in rows)
-        return Response(ReadinessListSerializer({"items": rows, "by_verdict": counts}).data)
+        return Response(ReadinessListSerializer({"items": rows, "by_verdict": counts, **summary(rows)}).data)
 
 
 class ChecklistView(APIView):

@@ -19,9 +19,20 @@ from apps.drills.models import Drill, DrillKind
 from apps.drills.selectors import VERIFIED
 from apps.fleet.access import scoped
 from apps.recovery import advisor, selectors
+from apps.recovery.fleet_summary import RunFigures, fleet, undrilled
 from apps.recovery.models import Recovery
+from apps.recovery.next_action import NextAction, next_action
 from apps.recovery.predict import Prediction
-from apps.recovery.verdict import Inventory, LastDrill, Restart, Standing, Verdict, sentence, verdict
+from apps.recovery.sentence import Known, Part, parts
+from apps.recovery.verdict import (
+    Inventory,
+    LastDrill,
+    Restart,
+    Standing,
+    Verdict,
+    newest_skipped,
+    verdict,
+)
 
 MAX_RUNS = 200
 MIN_INVENTORY_AGE = timedelta(minutes=2)
@@ -32,23 +43,47 @@ UNSCHEDULED_INVENTORY_AGE = timedelta(minutes=15)
 class ReadinessRow:
     """One run. `drill` is its newest drill with a result; `inventory_at` when a scan last saw the answer (or, without
     one, any copy of the run); `newest_saved_step` what its job reported last as saved. Every None is "not measured" or
-    "not known"."""
+    "not known". `parts` together are the sentence; `next_action` is None where there is nothing to do."""
 
     run: TrainingRun
     decision: ResumeDecision
     verdict: Verdict
-    sentence: str
+    parts: tuple[Part, ...]
+    next_action: NextAction | None
     placement: Placement | None
     drill: Drill | None
     objective_seconds: float | None
     predicted_seconds: float | None
+    prediction_is_storage_only: bool
     predicted_phases: dict[str, float]
     lost_steps: int | None
     lost_seconds: float | None
     lost_cost: float | None
     inventory_at: datetime | None
     newest_saved_step: int | None
-    restart_seconds: float | None
+    restart: Restart | None
+
+    @property
+    def sentence(self) -> str:
+        return "".join(part.text for part in self.parts)
+
+    @property
+    def restart_seconds(self) -> float | None:
+        return self.restart.seconds if self.restart else None
+
+    @property
+    def back_seconds(self) -> float | None:
+        """The whole way back: as predicted for this copy, else as last measured; None where neither is known."""
+        if self.predicted_seconds is None or self.prediction_is_storage_only:
+            return self.restart_seconds
+        return self.predicted_seconds
+
+    @property
+    def back_known(self) -> Known:
+        if self.back_seconds is None:
+            return Known.NOT_MEASURED
+        is_predicted = self.predicted_seconds is not None and not self.prediction_is_storage_only
+        return Known.PREDICTED if is_predicted else Known.MEASURED
 
 
 def readiness_rows(request: Any, now: datetime | None = None) -> list[ReadinessRow]:
@@ -72,8 +107,8 @@ def rows_of(
     """Runs as `runs_to_judge()` gives them, judged and sorted. A constant number of queries, however many runs: eight,
     and up to four more where some run has nothing to resume from.
 
-    A page that has read copies (`selectors.with_ceiling`, with tier and checkpoint) or drills already hands them in:
-    what is found there is not read again.
+    A page that has read copies (`selectors.with_ceiling` and `with_proof`, with tier and checkpoint) or drills already
+    hands them in: what is found there is not read again.
     """
     at = now or timezone.now()
     decisions = decisions_for(runs, now=at)
@@ -122,42 +157,47 @@ class _Found:
 
 def _row(run: Any, found: _Found, now: datetime) -> ReadinessRow:
     guess = found.guess
-    restart = _restart(run)
     standing = Standing(
         decision=found.decision,
         objective_seconds=run.rto_objective_seconds,
         predicted_seconds=guess.seconds if guess else None,
         prediction_is_storage_only=guess is not None and guess.is_storage_only,
         drill=_last_drill(found.drill),
-        restart=restart,
+        restart=_restart(run),
         inventory=_inventory(run, found.seen_at),
         newest_proven_step=run.newest_proven_step,
         lost_seconds=found.lost_seconds,
         lost_cost=_cost(run, found.lost_seconds),
+        loss_objective_seconds=run.rpo_objective_seconds,
     )
     return ReadinessRow(
         run=run,
         decision=found.decision,
         verdict=verdict(standing, now),
-        sentence=sentence(standing, now),
+        parts=parts(standing, now),
+        next_action=next_action(standing, now),
         placement=found.copy,
         drill=found.drill,
         objective_seconds=standing.objective_seconds,
         predicted_seconds=standing.predicted_seconds,
+        prediction_is_storage_only=standing.prediction_is_storage_only,
         predicted_phases=guess.phases if guess else {},
         lost_steps=_lost_steps(run, found.decision),
         lost_seconds=found.lost_seconds,
         lost_cost=standing.lost_cost,
         inventory_at=found.seen_at,
         newest_saved_step=run.saved_step,
-        restart_seconds=restart.seconds if restart else None,
+        restart=standing.restart,
     )
 
 
 def _restart(run: Any) -> Restart | None:
     """The newer one of the last timed failover drill and the last real recovery."""
-    timed = [(run.failover_at, run.failover_seconds), (run.recovered_at, run.recovered_seconds)]
-    return max((Restart(at, seconds) for at, seconds in timed if at is not None), key=lambda one: one.at, default=None)
+    timed = [
+        (run.failover_at, run.failover_seconds, "drill", run.failover_id),
+        (run.recovered_at, run.recovered_seconds, "incident", run.recovered_id),
+    ]
+    return max((Restart(*one) for one in timed if one[0] is not None), key=lambda one: one.at, default=None)
 
 
 def _inventory(run: Any, seen_at: datetime | None) -> Inventory:
@@ -202,8 +242,10 @@ def runs_to_judge() -> QuerySet[TrainingRun]:
     return TrainingRun.objects.select_related("cluster").annotate(
         failover_at=Subquery(failovers.values("finished_at")[:1]),
         failover_seconds=Subquery(failovers.values("seconds")[:1]),
+        failover_id=Subquery(failovers.values("pk")[:1]),
         recovered_at=Subquery(recoveries.values("closed_at")[:1]),
         recovered_seconds=Subquery(recoveries.values("time_to_resume_seconds")[:1]),
+        recovered_id=Subquery(recoveries.values("incident_id")[:1]),
         saved_step=Subquery(saves.values("step")[:1]),
         saved_at=Subquery(saves.values("at")[:1]),
         newest_step=Subquery(known.values("step")[:1]),
@@ -222,7 +264,8 @@ def _copies(decisions: dict[str, ResumeDecision], at_hand: Iterable[Any]) -> dic
     unread = {run_id: path for run_id, (path, _tier) in wanted.items() if run_id not in found}
     if unread:
         rows = Placement.objects.filter(checkpoint__run__in=list(unread), path__in=list(unread.values()))
-        found |= _matching(wanted, selectors.with_ceiling(rows).select_related("tier", "checkpoint"))
+        rows = selectors.with_proof(selectors.with_ceiling(rows))
+        found |= _matching(wanted, rows.select_related("tier", "checkpoint"))
     return found
 
 
@@ -263,8 +306,34 @@ def _lost_steps(run: Any, decision: ResumeDecision) -> int | None:
     return int(max(0, run.last_step - decision.step))
 
 
+def gpus_of(run: TrainingRun) -> int | None:
+    return run.gpu_count or run.cluster.gpu_count
+
+
+def figures_of(row: ReadinessRow) -> RunFigures:
+    gpus, lost = gpus_of(row.run), row.lost_seconds
+    return RunFigures(
+        run_id=row.run.pk,
+        name=row.run.name,
+        verdict=row.verdict,
+        skipped_newest=newest_skipped(row.decision) is not None,
+        back_seconds=row.back_seconds,
+        lost_gpu_hours=gpus * lost / 3600 if gpus and lost is not None else None,
+        lost_cost=row.lost_cost,
+        drilled_at=row.drill.finished_at if row.drill else None,
+    )
+
+
+def summary(rows: Sequence[ReadinessRow], now: datetime | None = None) -> dict[str, Any]:
+    """`fleet` and `undrilled`, of rows as `rows_of` gives them."""
+    figures = [figures_of(row) for row in rows]
+    max_age = timedelta(days=settings.DRILL_DAYS)
+    late = undrilled(figures, now or timezone.now(), max_age) if settings.DRILL_DAYS else []
+    return {"fleet": fleet(figures), "undrilled": late}
+
+
 def _cost(run: TrainingRun, lost_seconds: float | None) -> float | None:
-    price, count = run.cluster.gpu_hour_cost, run.gpu_count or run.cluster.gpu_count
+    price, count = run.cluster.gpu_hour_cost, gpus_of(run)
     if lost_seconds is None or price is None or not count:
         return None
     return advisor.failure_cost(count, lost_seconds, 0.0, float(price))

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from apps.checkpoints.models import Placement, TrainingRun
+from apps.checkpoints.models import Placement, TrainingRun, TrustEvidence
 from apps.drills.models import Drill, DrillKind
 from apps.recovery import predict
 from apps.recovery.models import Incident
@@ -72,6 +72,15 @@ def with_ceiling(copies: QuerySet[Placement], now: datetime | None = None) -> Qu
     since = (now or timezone.now()) - RECENT
     rows = TierCeiling.objects.filter(tier=OuterRef("tier"), measured_at__gte=since).order_by("-bytes_per_second")
     return copies.annotate(ceiling=Subquery(rows.values("bytes_per_second")[:1]))
+
+
+def with_proof(copies: QuerySet[Placement]) -> QuerySet[Placement]:
+    """Each copy with `proof_kind` and `proof_id`: who found the rung of trust that it has; None where nobody did."""
+    standing = TrustEvidence.objects.filter(placement=OuterRef("pk"), rung=OuterRef("trust"), voided_at=None)
+    newest = standing.order_by("-at", "-pk")
+    return copies.annotate(
+        proof_kind=Subquery(newest.values("source_kind")[:1]), proof_id=Subquery(newest.values("source_id")[:1])
+    )
 
 
 def rto_drills(run: TrainingRun, kind: str | None = None, since: datetime | None = None) -> QuerySet[Drill]:

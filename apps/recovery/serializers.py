@@ -1,83 +1,18 @@
-"""Readiness, the history of times to resume, incidents and recoveries on the wire."""
+"""The history of times to resume, incidents and recoveries on the wire."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.checkpoints.resume import decision_json
-from apps.checkpoints.resume_serializers import ResumePointSerializer
 from apps.core.serializers import StrictSerializer, WholeNumberField
-from apps.drills.models import Drill, DrillKind
+from apps.drills.models import DrillKind
 from apps.drills.serializers import PhasesField
 from apps.recovery.advice import Source
 from apps.recovery.history import Group, GroupBy, figures
 from apps.recovery.models import Incident, Recovery
-from apps.recovery.readiness import ReadinessRow
-from apps.recovery.verdict import Verdict
-
-
-class LastDrillSerializer(serializers.ModelSerializer[Drill]):
-    kind = serializers.CharField()
-    outcome = serializers.CharField()
-    objective_state = serializers.CharField()
-    phases = PhasesField()
-    efficiency_ratio = serializers.FloatField(
-        allow_null=True, help_text="Reached of the tier's measured ceiling with as many clients; null: not measured."
-    )
-
-    class Meta:
-        model = Drill
-        fields = [
-            "id", "kind", "outcome", "objective_state", "reason", "seconds", "objective_seconds", "phases",
-            "efficiency_ratio", "finished_at",
-        ]  # fmt: skip
-        read_only_fields = fields
-
-
-class ReadinessSerializer(serializers.Serializer[Any]):
-    """One run: what it would resume from if it died now. null is "not measured" or "not known", never 0."""
-
-    run = serializers.CharField(source="run.pk")
-    run_name = serializers.CharField(source="run.name")
-    cluster = serializers.CharField(source="run.cluster_id")
-    cluster_name = serializers.CharField(source="run.cluster.name")
-    verdict = serializers.CharField(help_text=f"{', '.join(Verdict)}: the worst first.")
-    sentence = serializers.CharField()
-    ready = serializers.SerializerMethodField()
-    decision = serializers.SerializerMethodField()
-    placement = serializers.CharField(source="placement.pk", default=None, allow_null=True)
-    last_drill = LastDrillSerializer(source="drill", allow_null=True)
-    objective_seconds = serializers.FloatField(allow_null=True)
-    predicted_seconds = serializers.FloatField(allow_null=True)
-    predicted_phases = PhasesField()
-    lost_steps = serializers.IntegerField(allow_null=True)
-    lost_seconds = serializers.FloatField(allow_null=True)
-    lost_cost = serializers.FloatField(allow_null=True, help_text="In the currency of the cluster's GPU-hour cost.")
-    inventory_at = serializers.DateTimeField(
-        allow_null=True, help_text="When a scan last saw the answer on its storage; what changed since is not known."
-    )
-    newest_saved_step = serializers.IntegerField(
-        allow_null=True, help_text="What the training job reported last as saved, inventoried or not."
-    )
-    restart_seconds = serializers.FloatField(
-        allow_null=True, help_text="Of the last timed restart (a failover drill or a real recovery)."
-    )
-
-    def get_ready(self, row: ReadinessRow) -> bool:
-        return row.verdict is Verdict.READY
-
-    @extend_schema_field(ResumePointSerializer)
-    def get_decision(self, row: ReadinessRow) -> dict[str, Any]:
-        return decision_json(msgspec.structs.replace(row.decision, predicted_seconds=row.predicted_seconds))
-
-
-class ReadinessListSerializer(serializers.Serializer[Any]):
-    items = ReadinessSerializer(many=True)
-    by_verdict = serializers.DictField(child=serializers.IntegerField(), help_text="How many runs have which verdict.")
 
 
 class HistoryQuerySerializer(StrictSerializer):

@@ -1,4 +1,4 @@
-"""If a run died now: one word and one sentence, from data alone. Pure."""
+"""If a run died now: one word for it, from data alone. Pure; `sentence.py` says the rest."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from enum import StrEnum
 from muster_agent.decide.model import ResumeDecision, Skipped
 from muster_agent.protocol.trust import Trust
 
-from apps.core import units
-
 STALE_PROOF = timedelta(days=7)
 STALE_RESTART = timedelta(days=30)
 SAVE_WAITS = timedelta(minutes=2)
 """How long a reported save may wait for its scan before the inventory counts as behind."""
 FAILOVER = "failover"
-_MAX_REASON = 300
 _DAMAGE = ("an audit found damage", "it is damaged")
 
 
@@ -53,10 +50,13 @@ class LastDrill:
 
 @dataclass(frozen=True)
 class Restart:
-    """The newest time that this run came back from a fault to training, in a failover drill or for real."""
+    """The newest time that this run came back from a fault to training, in a failover drill or for real: the drill or
+    incident that timed it."""
 
     at: datetime
     seconds: float
+    source_kind: str = ""
+    source_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +95,18 @@ class Standing:
     newest_proven_step: int | None = None
     lost_seconds: float | None
     lost_cost: float | None
+    loss_objective_seconds: float | None = None
 
     @property
     def is_proven(self) -> bool:
         """Every byte of the answer was read and compared since it was sealed."""
         trust = self.decision.trust
         return trust is not None and Trust(trust).rung >= Trust.VERIFIED.rung
+
+    @property
+    def loses_too_much(self) -> bool:
+        objective, lost = self.loss_objective_seconds, self.lost_seconds
+        return objective is not None and lost is not None and lost > objective
 
 
 def verdict(standing: Standing, now: datetime) -> Verdict:
@@ -117,30 +123,22 @@ def verdict(standing: Standing, now: datetime) -> Verdict:
         return Verdict.BREACHED
     if standing.restart is None:
         return Verdict.NEVER_DRILLED if drill is None else Verdict.RESTART_UNTIMED
-    is_stale = standing.inventory.is_stale(now) or _stale_words(standing, now)
-    return Verdict.STALE_PROOF if is_stale else Verdict.READY
+    stale = standing.inventory.is_stale(now) or proof_is_stale(standing, now) or restart_is_stale(standing, now)
+    return Verdict.STALE_PROOF if stale else Verdict.READY
 
 
-def sentence(standing: Standing, now: datetime) -> str:
-    """What would happen, how that is known and what is missing."""
-    decision = standing.decision
-    skipped = newest_skipped(decision)
-    begin = f"Its newest checkpoint, step {skipped.step:,}, {_fault_words(skipped)}. " if skipped else ""
-    behind = _behind_words(standing.inventory, now)
-    if decision.outcome == "no_checkpoints":
-        return f"No checkpoint of it is known: scan the tier that it saves to.{behind}"
-    if decision.outcome == "unknown":
-        seen = _seen_words(standing, now)
-        return f"{begin}Not known: what it would resume from could not be looked at{seen}.{behind}"
-    if decision.outcome != "found" or decision.step is None:
-        return f"{begin}It would start over: there is nothing to resume from{_seen_words(standing, now)}.{behind}"
-    parts = [
-        f"{begin}Resumes at step {decision.step:,}{_proof(decision, now)}{_seen_words(standing, now)}",
-        _time_words(standing),
-        _loss_words(standing),
-    ]
-    said = ", ".join(part for part in parts if part)
-    return f"{said}.{behind}{_unproven_words(standing)}{_drill_words(standing, now)}"
+def proof_is_stale(standing: Standing, now: datetime) -> bool:
+    as_of = standing.decision.as_of
+    return as_of is not None and now - datetime.fromisoformat(as_of) > STALE_PROOF
+
+
+def restart_is_stale(standing: Standing, now: datetime) -> bool:
+    return standing.restart is not None and now - standing.restart.at > STALE_RESTART
+
+
+def is_damage(skipped: Skipped) -> bool:
+    """It was passed over because its bytes are not those that were sealed."""
+    return any(reason.startswith(_DAMAGE) for reason in skipped.reasons)
 
 
 def newest_skipped(decision: ResumeDecision) -> Skipped | None:
@@ -153,97 +151,9 @@ def newest_skipped(decision: ResumeDecision) -> Skipped | None:
 
 def _is_late(standing: Standing) -> bool:
     drill, restart, objective = standing.drill, standing.restart, standing.objective_seconds
+    if standing.loses_too_much:
+        return True
     if drill is not None and drill.kind == FAILOVER and drill.objective_state == "breached":
         return True
     times = [standing.predicted_seconds, restart.seconds if restart else None]
     return objective is not None and any(seconds is not None and seconds > objective for seconds in times)
-
-
-def _seen_words(standing: Standing, now: datetime) -> str:
-    seen_at = standing.inventory.seen_at
-    return f", inventoried {units.age(seen_at, now)}" if seen_at else ""
-
-
-def _behind_words(inventory: Inventory, now: datetime) -> str:
-    """About a newer save than any that a scan has found."""
-    if not inventory.is_behind or inventory.saved_step is None:
-        return ""
-    saved = f" Step {inventory.saved_step:,} was saved {units.age(inventory.saved_at, now)}"
-    if inventory.seen_at is None or inventory.saved_at is None or inventory.seen_at <= inventory.saved_at:
-        return f"{saved} and is not inventoried yet."
-    return f"{saved}, and no scan since has found it: it lies on no known tier, or is gone."
-
-
-def _unproven_words(standing: Standing) -> str:
-    step, trust, proven = standing.decision.step, standing.decision.trust, standing.newest_proven_step
-    if standing.is_proven or step is None:
-        return ""
-    missing = "sealed but not verified" if trust == Trust.SEALED else "not sealed, so its bytes are unproven"
-    if proven is None:
-        return f" It is {missing}, and no checkpoint of the run is proven."
-    if proven >= step:
-        return f" It is {missing}."
-    return f" It is {missing}; the newest proven is step {proven:,}, which would lose {step - proven:,} more steps."
-
-
-def _proof(decision: ResumeDecision, now: datetime) -> str:
-    as_of = _moment(decision.as_of)
-    age = f" {units.age(as_of, now)}" if as_of else ""
-    where = f" on {decision.tier}" if decision.tier else ""
-    return f", {decision.trust}{age}{where}" if decision.trust else where
-
-
-def _time_words(standing: Standing) -> str:
-    if standing.predicted_seconds is None:
-        return "time to resume not measured"
-    if standing.prediction_is_storage_only:
-        return f"predicted {units.duration(standing.predicted_seconds)} for the storage part, the rest not measured"
-    of = f" of {units.duration(standing.objective_seconds)}" if standing.objective_seconds else ""
-    return f"predicted back in {units.duration(standing.predicted_seconds)}{of}"
-
-
-def _loss_words(standing: Standing) -> str:
-    if standing.lost_seconds is None:
-        return ""
-    cost = f", about {standing.lost_cost:,.0f} in GPU time" if standing.lost_cost is not None else ""
-    return f"loses {units.duration(standing.lost_seconds)} of work{cost}"
-
-
-def _drill_words(standing: Standing, now: datetime) -> str:
-    drill, restart, objective = standing.drill, standing.restart, standing.objective_seconds
-    if drill is not None and drill.outcome in ("failed", "lost"):
-        how = "failed" if drill.outcome == "failed" else "was lost"
-        why = f": {_short(drill.reason)}" if drill.reason else ""
-        return f" Its last drill {how} {units.age(drill.finished_at, now)}{why}."
-    if drill is not None and drill.kind == FAILOVER and drill.objective_state == "breached":
-        return f" Its last drill took {units.duration(drill.seconds)}, over the objective."
-    if restart is not None and objective is not None and restart.seconds > objective:
-        return f" Its last restart took {units.duration(restart.seconds)}, over the objective."
-    if restart is None:
-        return " It was never drilled." if drill is None else " Its restart was never timed: only reading was drilled."
-    return _stale_words(standing, now)
-
-
-def _stale_words(standing: Standing, now: datetime) -> str:
-    as_of = _moment(standing.decision.as_of)
-    if as_of is not None and now - as_of > STALE_PROOF:
-        return f" Its proof is old: {units.age(as_of, now)}."
-    if standing.restart is not None and now - standing.restart.at > STALE_RESTART:
-        return f" Its restart was last timed {units.age(standing.restart.at, now)}."
-    return ""
-
-
-def _fault_words(skipped: Skipped) -> str:
-    """Damage in a word: which bytes of what, and who found them when, `skipped` itself says in full."""
-    if any(reason.startswith(_DAMAGE) for reason in skipped.reasons):
-        return "is damaged"
-    return f"is passed over: {_short('; '.join(skipped.reasons)) or 'no reason is recorded'}"
-
-
-def _short(text: str) -> str:
-    text = text.rstrip(".")
-    return text if len(text) <= _MAX_REASON else text[: _MAX_REASON - 3].rstrip() + "..."
-
-
-def _moment(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None

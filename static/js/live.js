@@ -19,7 +19,7 @@
     if (!shown) return;
     const own = state.get(block);
     const seconds = Math.round((Date.now() - own.at) / 1000);
-    const late = seconds > 3 * period(block) + 2;
+    const late = seconds > 2 * period(block) + 2; // two refreshes were missed
     shown.classList.toggle("late", late);
     shown.textContent = own.lost || (late ? `Not updated for ${seconds} s` : `Updated ${seconds < 2 ? "just now" : seconds + " s ago"}`);
   }

@@ -40,6 +40,7 @@ SAME = {
     "join-token-revoke": {"delete_join_token"},
     "cluster-disruption": {"update_cluster"},
     "dashboard/node_action.html": {"create_node_action"},
+    "cluster-cost": {"update_cluster"},
     "cluster-inventory": {"take_cluster_inventory"},
     "tier-scan": {"create_scan"},
     "tier-measure": {"measure_tier"},

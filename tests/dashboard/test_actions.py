@@ -104,10 +104,11 @@ def actions_of(scene: Scene) -> dict[str, tuple[str, dict[str, str]]]:
         "join-token": (f"/clusters/{scene.east.pk}/join-token/", {"max_uses": "1", "hours": "1"}),
         "join-token-revoke": (f"/join-tokens/{JoinToken.objects.get().pk}/revoke/", {}),
         "disruption": (f"/clusters/{scene.east.pk}/disruption/", {"allow": "no"}),
+        "cluster-cost": (f"/clusters/{scene.east.pk}/cost/", {"gpu_count": "512", "gpu_hour_cost": "2.75"}),
     }
 
 
-ADMIN_ONLY = {"tier-schedule", "agent", "join-token", "join-token-revoke", "disruption"}
+ADMIN_ONLY = {"tier-schedule", "agent", "join-token", "join-token-revoke", "disruption", "cluster-cost"}
 
 
 def test_a_viewer_is_refused_every_action_and_nothing_changes(scene: Scene, signed_in: SignIn) -> None:
@@ -160,6 +161,7 @@ def test_actions_that_are_no_pages_answer_a_get_with_405(scene: Scene, signed_in
         "acknowledge",
         "agent",
         "disruption",
+        "cluster-cost",
         "drills-allow",
     ):
         assert client.get(actions_of(scene)[name][0]).status_code == 405, name
@@ -378,6 +380,18 @@ def test_disruption_is_allowed_and_forbidden_by_an_admin(scene: Scene, signed_in
         client.post(f"/clusters/{scene.east.pk}/disruption/", {"allow": allow})
         scene.east.refresh_from_db()
         assert scene.east.allows_disruption is expected
+
+
+def test_an_admin_gives_the_price_of_a_gpu_hour_and_a_bad_one_changes_nothing(scene: Scene, signed_in: SignIn) -> None:
+    client, url = signed_in("admin"), f"/clusters/{scene.lab.pk}/cost/"
+    client.post(url, {"gpu_count": "64", "gpu_hour_cost": "1.9"})
+    scene.lab.refresh_from_db()
+    assert (scene.lab.gpu_count, float(scene.lab.gpu_hour_cost)) == (64, 1.9)
+    answer = client.post(url, {"gpu_count": "64", "gpu_hour_cost": "cheap"}, follow=True)
+    assert b"Cost of a GPU-hour: Enter a number." in answer.content
+    client.post(url, {"gpu_count": "", "gpu_hour_cost": ""})
+    scene.lab.refresh_from_db()
+    assert (scene.lab.gpu_count, scene.lab.gpu_hour_cost) == (None, None)
 
 
 def test_the_switch_stops_every_drill_says_why_and_is_taken_back(scene: Scene, signed_in: SignIn) -> None:

@@ -20,7 +20,6 @@ from apps.dashboard.charts import (
     trend,
 )
 from apps.dashboard.live import progress_of
-from apps.dashboard.standing import linked
 from apps.dashboard.templatetags.pages import prose
 from apps.recovery.trials import Trial, summary
 
@@ -152,18 +151,6 @@ def test_names_in_figures_are_inert() -> None:
 def test_colours_are_variables_so_that_both_themes_share_one_figure() -> None:
     text = json.dumps(rto.figure([point(day) for day in range(3)], "failover"))
     assert "var(--phase-read)" in text and '"#' not in text
-
-
-def test_sentences_link_whole_steps_only() -> None:
-    parts = linked(
-        "Passed over (audit aud_1 at 2026-11-01T00:00:00Z): bytes 12582912 differ. Resumes at step 120, not step 12.",
-        {"step 12": "/a", "step 120": "/b"},
-    )
-    assert [(part.text, part.url) for part in parts if part.url] == [("step 120", "/b"), ("step 12", "/a")]
-    assert (
-        "".join(part.text for part in parts)
-        == "Passed over: bytes 12,582,912 differ. Resumes at step 120, not step 12."
-    )
 
 
 def test_progress_that_was_not_reported_is_none() -> None:

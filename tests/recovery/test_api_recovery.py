@@ -116,6 +116,23 @@ def test_readiness_gives_the_worst_first_with_counts(run: TrainingRun) -> None:
     assert (body["items"][1]["ready"], body["items"][1]["last_drill"]) == (False, None)
 
 
+def test_readiness_gives_the_parts_of_each_sentence_with_their_evidence_and_what_to_do(run: TrainingRun) -> None:
+    tier = factories.tier(run.cluster)
+    copy = factories.placement(run, tier, 20)
+    body = client().get("/api/v1/readiness").json()
+    [item] = body["items"]
+    assert "".join(part["text"] for part in item["parts"]) == item["sentence"]
+    evidence = {part["about"]: part["evidence"] for part in item["parts"] if part["about"]}
+    assert evidence["checkpoint"] == {"kind": "checkpoint", "id": copy.checkpoint_id, "step": None}
+    assert evidence["tier"] == {"kind": "tier", "id": tier.pk, "step": None}
+    known = {part["about"]: part["known"] for part in item["parts"] if part["about"]}
+    assert (known["time"], known["loss"]) == ("not_measured", "not_measured")
+    assert item["next_action"] == {"action": "seal", "words": "Seal step 20", "step": 20}
+    assert (item["back_seconds"], item["back_known"]) == (None, "not_measured")
+    assert (body["fleet"]["run_count"], body["fleet"]["ready_count"], body["fleet"]["lost_cost"]) == (1, 0, None)
+    assert body["undrilled"] == [{"run": run.pk, "run_name": run.name, "drilled_at": None}]
+
+
 def test_the_history_holds_every_drill_of_the_kind_and_what_they_prove(run: TrainingRun) -> None:
     now = timezone.now()
     for number in range(21):

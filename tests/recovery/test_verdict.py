@@ -7,7 +7,8 @@ import pytest
 from muster_agent.decide.model import Candidate, ResumeDecision, ResumeRequest, Skipped
 from muster_agent.decide.resume import reasons_against
 
-from apps.recovery.verdict import Inventory, LastDrill, Restart, Standing, Verdict, sentence, verdict
+from apps.recovery.sentence import About, Known, parts, sentence
+from apps.recovery.verdict import Inventory, LastDrill, Restart, Standing, Verdict, verdict
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -98,7 +99,7 @@ def test_worst_sorts_first() -> None:
 
 def test_a_ready_run_reads_as_what_would_happen() -> None:
     assert sentence(standing(), NOW) == (
-        "Resumes at step 12,400, verified 14 min ago on nvme, predicted back in 78 s of 90 s, "
+        "Resumes at step 12,400, verified 14 min ago on nvme, predicted back in 78 s of 90 s (78 s measured 6 h ago), "
         "loses 3 min 12 s of work, about 412 in GPU time."
     )
 
@@ -135,7 +136,32 @@ def test_an_older_checkpoint_that_was_skipped_is_not_mentioned() -> None:
 def test_what_was_not_measured_is_said_and_never_0() -> None:
     text = sentence(standing(drill=None, restart=None, predicted_seconds=None, lost_seconds=None, lost_cost=None), NOW)
     assert "time to resume not measured" in text and "never drilled" in text
-    assert "loses" not in text
+    assert "lost work not measured" in text and "loses" not in text
+
+
+def test_every_part_says_what_it_speaks_of_and_how_that_is_known() -> None:
+    told = {part.about: (part.text, part.known) for part in parts(standing(), NOW) if part.about}
+    assert told == {
+        About.CHECKPOINT: ("step 12,400", Known.MEASURED),
+        About.PROOF: ("verified 14 min ago", Known.MEASURED),
+        About.TIER: ("nvme", Known.NONE),
+        About.TIME: ("predicted back in 78 s", Known.PREDICTED),
+        About.RESTART: ("78 s measured 6 h ago", Known.MEASURED),
+        About.LOSS: ("loses 3 min 12 s of work", Known.MEASURED),
+        About.COST: ("about 412 in GPU time", Known.COMPUTED),
+    }
+
+
+def test_a_restart_that_nothing_predicts_is_told_as_measured() -> None:
+    text = sentence(standing(predicted_seconds=None), NOW)
+    assert "back in 78 s of 90 s as measured 6 h ago" in text and "not measured" not in text
+
+
+def test_losing_more_work_than_the_objective_allows_is_a_breach_and_said() -> None:
+    late = standing(loss_objective_seconds=120.0)
+    assert verdict(late, NOW) is Verdict.BREACHED
+    assert "loses 3 min 12 s of work (over its objective of 2 min 00 s)" in sentence(late, NOW)
+    assert verdict(standing(loss_objective_seconds=192.0), NOW) is Verdict.READY
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from apps.checkpoints.models import (
 )
 from apps.checkpoints.standing import lags_among
 from apps.checkpoints.tier_lag import Lag
-from apps.recovery.selectors import with_ceiling
+from apps.recovery.selectors import with_ceiling, with_proof
 
 
 def checkpoints(*, run_id: str = "", status: str = "", trust: str = "", search: str = "") -> QuerySet[Checkpoint]:
@@ -62,7 +62,8 @@ def newest_copies(run_id: str, limit: int) -> list[Any]:
     """The copies of a run's newest checkpoints with their tiers' ceilings, newest step first, in one query: of each
     tier the newest `limit`, so that the first `limit` are the newest of all."""
     position = Window(RowNumber(), partition_by=F("tier"), order_by=[F("checkpoint__step").desc(), F("pk")])
-    rows = with_ceiling(Placement.objects.filter(checkpoint__run=run_id)).select_related("checkpoint", "tier")
+    rows = with_proof(with_ceiling(Placement.objects.filter(checkpoint__run=run_id)))
+    rows = rows.select_related("checkpoint", "tier")
     newest = rows.annotate(position=position).filter(position__lte=limit)
     return list(newest.order_by("-checkpoint__step", "tier__speed_order", "pk"))
 

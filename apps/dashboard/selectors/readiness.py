@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
-from django.urls import reverse
 
 from apps.accounts.access import global_role, reaches
 from apps.accounts.models import Role
 from apps.dashboard.bars import Bar, bar
-from apps.dashboard.standing import Part, linked
+from apps.dashboard.standing import Button, Part, button, linked
 from apps.drills.models import Drill
 from apps.fleet.access import granted, scoped
 from apps.recovery import readiness
+from apps.recovery.evidence import evidence_of
 from apps.recovery.readiness import MAX_RUNS, ReadinessRow
 from apps.recovery.verdict import newest_skipped
 
 
 @dataclass(frozen=True)
 class Row:
-    """One run on the page; `judged` is what the API gives too. `skipped_step` is newer than the answer."""
+    """One run on the page; `judged` is what the API gives too. `skipped_step` is newer than the answer. `button` is the
+    next action for who may do it."""
 
     judged: ReadinessRow
     sentence: tuple[Part, ...]
     bar: Bar | None
     can_drill: bool
     skipped_step: int | None
+    button: Button | None
 
     @property
     def run(self) -> Any:
@@ -63,20 +66,26 @@ def _shown(request: Any, row: ReadinessRow) -> Row:
     run: Any = row.run
     drill = row.drill
     skipped = newest_skipped(row.decision)
-    skipped_step = skipped.step if skipped else None
+    may_operate = run.may_drill or reaches(global_role(request.user), Role.OPERATOR)
     return Row(
         judged=row,
-        sentence=linked(row.sentence, _links(row, skipped_step)),
+        sentence=linked(row.parts, partial(evidence_of, row)),
         bar=bar(drill.phases, drill.seconds, drill.objective_seconds) if drill else None,
-        can_drill=run.may_drill or reaches(global_role(request.user), Role.OPERATOR),
-        skipped_step=skipped_step,
+        can_drill=may_operate,
+        skipped_step=skipped.step if skipped else None,
+        button=_button(row, may_operate),
     )
 
 
-def _links(row: ReadinessRow, skipped_step: int | None) -> dict[str, str]:
-    """What the sentence speaks of: the answer's step, the newest one passed over, the last drill."""
-    steps = {step for step in (row.decision.step, skipped_step) if step is not None}
-    links = {f"step {step:,}": reverse("step", args=[row.run.pk, step]) for step in steps}
-    if row.drill is not None:
-        links["last drill"] = reverse("drill", args=[row.drill.pk])
-    return links
+def _button(row: ReadinessRow, may_operate: bool) -> Button | None:
+    if row.next_action is None:
+        return None
+    copy = row.placement
+    return button(
+        row.next_action,
+        run=row.run.pk,
+        drill=row.drill.pk if row.drill else "",
+        checkpoint=copy.checkpoint_id if copy else "",
+        placement=copy.pk if copy else "",
+        may_operate=may_operate,
+    )

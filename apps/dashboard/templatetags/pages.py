@@ -32,6 +32,12 @@ def chip(kind: str, value: str, word: str = "") -> SafeString:
     return format_html('<span class="chip {}{}">{}</span>', shown.tone, running, word or shown.word)
 
 
+@register.filter
+def tone_of(value: str, kind: str) -> str:
+    """The tone alone, where more than a chip takes its colour."""
+    return look(kind, value).tone
+
+
 @register.simple_tag
 def copy_chip(copy: Any) -> SafeString:
     """What lies there; a copy that retention took, as far as can be told, is no alarm."""

@@ -9,9 +9,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from apps.accounts.models import Role
+from apps.core.errors import InvalidInput
 from apps.dashboard import pages
+from apps.dashboard.forms import ClusterCostForm
 from apps.drills.models import NodeAction
-from apps.fleet import cluster_inventory
+from apps.fleet import cluster_inventory, services
 from apps.fleet.models import Cluster, ClusterInventory
 from apps.recovery.advice import REPAIR_HOURS
 from apps.recovery.advisor import spares_needed
@@ -33,9 +35,27 @@ def cluster_detail(request: HttpRequest, cluster_id: str) -> HttpResponse:
         "node_actions": list(NodeAction.objects.filter(cluster=cluster).order_by("-created_at")[:ACTIONS]),
         "history": list(history.order_by("-taken_at")[:HISTORY]),
         "can_operate": pages.operates(request, cluster.pk, Role.OPERATOR),
+        "cost_form": _cost_form(cluster) if pages.operates(request, cluster.pk, Role.ADMIN) else None,
         **_contents(cluster, whole),
     }
     return render(request, "dashboard/cluster.html", context)
+
+
+def _cost_form(cluster: Cluster) -> ClusterCostForm:
+    return ClusterCostForm(initial={"gpu_count": cluster.gpu_count, "gpu_hour_cost": cluster.gpu_hour_cost})
+
+
+@pages.action
+def cluster_cost(request: HttpRequest, cluster_id: str) -> HttpResponse:
+    """What a GPU-hour costs, and how many GPUs there are."""
+    cluster: Cluster = pages.find(request, Cluster.objects.all(), "pk", cluster_id)
+    actor = pages.authorize(request, Role.ADMIN, cluster.pk)
+    form = ClusterCostForm(request.POST)
+    if not form.is_valid():
+        raise InvalidInput("; ".join(f"{form[name].label}: {errors[0]}" for name, errors in form.errors.items()))
+    services.update_cluster(cluster=cluster, changes=form.cleaned_data, actor=actor)
+    messages.success(request, f"The costs of {cluster.name} are saved.")
+    return redirect("cluster", cluster_id=cluster.pk)
 
 
 def _contents(cluster: Cluster, whole: ClusterInventory | None) -> dict[str, Any]:
