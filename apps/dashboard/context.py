@@ -34,6 +34,7 @@ MORE = (
     ("audits", "Audits"),
     ("activity", "Activity log"),
     ("health", "Muster's own health"),
+    ("first-steps", "First steps"),
 )
 # A page belongs to the entry of the navigation that leads to it.
 SECTIONS = {

@@ -15,6 +15,7 @@ from apps.recovery.next_action import Action, NextAction
 # "(audit aud_01... at 2026-...)": the linked checkpoint's page has it; the sentence does without.
 _SOURCE = re.compile(r" \((?:audit|drill|scan) [a-z]+_[0-9a-zA-Z_]+ at [^)]*\)")
 _LARGE = re.compile(r"(?<![\w.,-])[0-9]{5,18}(?![\w-]|[.,]\d)")
+_UNIT = re.compile(r"(\d) (s|min|h|d|%|[kMGTP]?B(?:/s)?|ms)(?!\w)")
 _PAGES = {
     "audit": "audit",
     "checkpoint": "checkpoint",
@@ -54,7 +55,12 @@ def address(evidence: Evidence | None) -> str:
 
 
 def _plain(text: str) -> str:
-    return _LARGE.sub(lambda found: f"{int(found.group()):,}", _SOURCE.sub("", text))
+    return bound(_LARGE.sub(lambda found: f"{int(found.group()):,}", _SOURCE.sub("", text)))
+
+
+def bound(text: str) -> str:
+    """Numbers and their units on one line: `80 s` never ends a line with 80."""
+    return _UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", text)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from apps.dashboard.views import (
     clusters,
     compare,
     drills,
+    first_steps,
     fleet,
     health,
     incidents,
@@ -41,6 +42,8 @@ from apps.dashboard.views import (
 urlpatterns = [
     path("", readiness.readiness, name="readiness"),
     path("live/readiness/", readiness.readiness_live, name="readiness-live"),
+    path("first-steps/", first_steps.first_steps_page, name="first-steps"),
+    path("live/first-steps/", first_steps.first_steps_live, name="first-steps-live"),
     path("runs/", runs.run_list, name="runs"),
     path("runs/<str:run_id>/", runs.run_detail, name="run"),
     path("runs/<str:run_id>/objectives/", runs.run_objectives, name="run-objectives"),

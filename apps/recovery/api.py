@@ -23,7 +23,7 @@ from apps.checkpoints.runs import find_run
 from apps.core.errors import NotFound
 from apps.core.serializers import StrictSerializer, body_of, query_of
 from apps.drills.models import Drill
-from apps.fleet.access import scoped
+from apps.fleet.access import scoped, visible_clusters
 from apps.fleet.rest import ScopedViewSet
 from apps.recovery import reporting, selectors
 from apps.recovery.advice import advise
@@ -31,13 +31,19 @@ from apps.recovery.advice_inputs import inputs_of
 from apps.recovery.checklist_evidence import checklist
 from apps.recovery.checklist_serializers import ChecklistQuerySerializer, ChecklistSerializer
 from apps.recovery.filters import IncidentFilter
+from apps.recovery.first_steps import are_done, first_steps
+from apps.recovery.first_steps_facts import focus
 from apps.recovery.history import GroupBy, groups, history
 from apps.recovery.matrix import MAX_TIERS, columns
 from apps.recovery.matrix_serializers import TierComparisonSerializer
 from apps.recovery.rank_shard_audit import rank_shard_audit
 from apps.recovery.rank_shard_serializers import RankShardAuditSerializer
 from apps.recovery.readiness import readiness_rows, summary
-from apps.recovery.readiness_serializers import ReadinessListSerializer
+from apps.recovery.readiness_serializers import (
+    FirstStepsQuerySerializer,
+    FirstStepsSerializer,
+    ReadinessListSerializer,
+)
 from apps.recovery.serializers import (
     AdviceQuerySerializer,
     AdviceSerializer,
@@ -51,6 +57,7 @@ from apps.recovery.serializers import (
     WhatIfSerializer,
 )
 from apps.recovery.what_if import Question, answers, question, standard_questions, tier_model
+from apps.storage.api import visible_cluster
 from apps.storage.models import StorageTier
 
 
@@ -91,6 +98,24 @@ class ReadinessView(APIView):
         rows = readiness_rows(request)
         counts = Counter(row.verdict.value for row in rows)
         return Response(ReadinessListSerializer({"items": rows, "by_verdict": counts, **summary(rows)}).data)
+
+
+class FirstStepsView(APIView):
+    @extend_schema(
+        operation_id="get_first_steps",
+        summary="How far a cluster has come to its first answer, and the request that does the next step",
+        parameters=[FirstStepsQuerySerializer],
+        responses=FirstStepsSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        wanted = query_of(request, FirstStepsQuerySerializer).validated_data.get("cluster")
+        clusters = visible_clusters(request)
+        if wanted is not None:
+            clusters = clusters.filter(pk=visible_cluster(request, wanted).pk)
+        facts = focus(clusters)
+        steps = first_steps(facts)
+        body = {"cluster": facts.cluster, "cluster_name": facts.cluster_name, "done": are_done(steps), "steps": steps}
+        return Response(FirstStepsSerializer(body).data)
 
 
 class ChecklistView(APIView):

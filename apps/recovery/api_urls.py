@@ -20,6 +20,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         rf"^placements/(?P<placement>{ID})/rank-shards/?$", api.RankShardAuditView.as_view(), name="api-rank-shards"
     ),
     re_path(r"^readiness/?$", api.ReadinessView.as_view(), name="api-readiness"),
+    re_path(r"^first-steps/?$", api.FirstStepsView.as_view(), name="api-first-steps"),
     re_path(r"^rto-history/?$", api.RtoHistoryView.as_view(), name="api-rto-history"),
     re_path(r"^rto-groups/?$", api.RtoGroupsView.as_view(), name="api-rto-groups"),
     re_path(r"^advice/?$", api.AdviceView.as_view(), name="api-advice"),

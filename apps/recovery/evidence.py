@@ -1,4 +1,4 @@
-"""Where the evidence of each part of a run's sentence lies: a kind of object and its id. Pure over the row."""
+"""Where the evidence of each part of a run's sentence lies: a kind of object and its id."""
 
 from __future__ import annotations
 

@@ -120,5 +120,5 @@ def _loss_words(counts: dict[str, int], gpu_hours: float | None, cost: float | N
     money = ""
     if cost is not None:
         only = "" if counts["cost_known_count"] == known else f" for {counts['cost_known_count']:,} of them"
-        money = f", about {cost:,.0f}{only}"
+        money = f", which cost about {cost:,.0f}{only}"
     return f"Lost work: {gpu_hours:,.1f} GPU-hours{money}{where}."

@@ -68,6 +68,10 @@ class ReadinessRow:
         return "".join(part.text for part in self.parts)
 
     @property
+    def is_proven(self) -> bool:
+        return self.decision.trust in VERIFIED
+
+    @property
     def restart_seconds(self) -> float | None:
         return self.restart.seconds if self.restart else None
 

@@ -11,9 +11,11 @@ from rest_framework import serializers
 
 from apps.checkpoints.resume import decision_json
 from apps.checkpoints.resume_serializers import ResumePointSerializer
+from apps.core.serializers import StrictSerializer
 from apps.drills.models import Drill
 from apps.drills.serializers import PhasesField
 from apps.recovery.evidence import evidence_of
+from apps.recovery.first_steps import Progress, Step
 from apps.recovery.next_action import Action
 from apps.recovery.readiness import ReadinessRow
 from apps.recovery.sentence import About, Known, Part
@@ -146,3 +148,34 @@ class ReadinessListSerializer(serializers.Serializer[Any]):
         many=True, help_text="Runs whose last drill is older than MUSTER_DRILL_DAYS, never drilled ones first."
     )
     by_verdict = serializers.DictField(child=serializers.IntegerField(), help_text="How many runs have which verdict.")
+
+
+class ApiRequestSerializer(serializers.Serializer[Any]):
+    method = serializers.CharField()
+    path = serializers.CharField(help_text="Below /api/v1/.")
+    body = serializers.DictField()
+
+
+class FirstStepSerializer(serializers.Serializer[Any]):
+    step = serializers.CharField(help_text=f"{', '.join(Step)}: in order.")
+    title = serializers.CharField()
+    why = serializers.CharField()
+    progress = serializers.CharField(help_text=f"{', '.join(Progress)}.")
+    done_at = serializers.DateTimeField(allow_null=True)
+    note = serializers.CharField(help_text="What it waits for, or why it cannot go on.")
+    request = ApiRequestSerializer(allow_null=True, help_text="What does it; null where it is done or comes too early.")
+
+
+class FirstStepsSerializer(serializers.Serializer[Any]):
+    """The way from an empty installation to a first answer, of one cluster."""
+
+    cluster = serializers.CharField(help_text="Empty where there is none yet.")
+    cluster_name = serializers.CharField()
+    done = serializers.BooleanField()
+    steps = FirstStepSerializer(many=True)
+
+
+class FirstStepsQuerySerializer(StrictSerializer):
+    cluster = serializers.CharField(
+        max_length=63, required=False, help_text="The cluster's id or name; else the oldest that is not done."
+    )

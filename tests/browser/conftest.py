@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,22 @@ print(json.dumps({{**pages_of(scene), **operator_pages_of(scene), **admin_pages_
 """
 
 
+NOTHING = """
+import sys, django
+sys.path[:0] = [{tests!r}]
+django.setup()
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
+import factories
+from apps.accounts.models import Role
+from apps.core import heartbeats
+for part in heartbeats.PARTS:
+    heartbeats.beat(part)
+factories.user("ada", Role.ADMIN, "correct horse battery")
+print("{{}}")
+"""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
@@ -69,8 +86,21 @@ class Site:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The scene's fleet."""
+    with _serving(tmp_path_factory.mktemp("site"), SEED) as served:
+        yield served
+
+
+@pytest.fixture
+def empty_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """An installation on its first day: one admin, and nothing else."""
+    with _serving(tmp_path_factory.mktemp("empty"), NOTHING) as served:
+        yield served
+
+
+@contextmanager
+def _serving(folder: Path, seed_code: str) -> Iterator[Site]:
     _require_chromium()
-    folder = tmp_path_factory.mktemp("site")
     environment = {
         **os.environ,
         "DATABASE_URL": f"sqlite:///{folder / 'site.sqlite3'}",
@@ -78,7 +108,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "PYTHONPATH": os.pathsep.join([str(ROOT / "workers/agent/src"), str(ROOT), str(ROOT / "tests")]),
     }
     seed = subprocess.run(
-        [sys.executable, "-c", SEED.format(tests=str(ROOT / "tests"))],
+        [sys.executable, "-c", seed_code.format(tests=str(ROOT / "tests"))],
         env=environment,
         cwd=ROOT,
         check=True,

@@ -11,6 +11,9 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
 PAGES = [
     "readiness",
+    "readiness-wall",
+    "first-steps",
+    "first-steps-done",
     "runs",
     "run",
     "run-damaged",

@@ -263,6 +263,9 @@ def pages_of(scene: Scene) -> dict[str, str]:
     """Every page to read, by name."""
     return {
         "readiness": "/",
+        "readiness-wall": "/?wall=1",
+        "first-steps": "/first-steps/",
+        "first-steps-done": f"/first-steps/?cluster={scene.east.pk}",
         "runs": "/runs/",
         "run": f"/runs/{scene.llama.pk}/",
         "checklist": f"/runs/{scene.llama.pk}/checklist/",

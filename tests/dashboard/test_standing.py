@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.dashboard.standing import address, button, linked
+from apps.dashboard.standing import address, bound, button, linked
 from apps.recovery.evidence import Evidence
 from apps.recovery.next_action import Action, NextAction
 from apps.recovery.sentence import About, Known, Part
@@ -20,6 +20,13 @@ def test_a_part_leads_to_its_evidence_and_ids_are_left_to_it() -> None:
         ("Passed over: bytes 12,582,912 differ. Resumes at ", ""),
         ("step 12,400", "/checkpoints/ckp_1/"),
     ]
+
+
+def test_a_number_and_its_unit_stay_on_one_line() -> None:
+    text = bound("back in 80 s of 4 min 05 s, 71.3 % at 9.7 GB/s, 4 steps of 2 steps")
+    assert (
+        text.replace("\N{NO-BREAK SPACE}", "_") == "back in 80_s of 4_min 05_s, 71.3_% at 9.7_GB/s, 4 steps of 2 steps"
+    )
 
 
 @pytest.mark.parametrize(

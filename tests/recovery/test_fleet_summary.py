@@ -28,7 +28,7 @@ def test_a_fleet_that_is_ready_says_so_with_what_a_bad_hour_costs() -> None:
     found = fleet([run("a"), run("b", back_seconds=80.0)])
     assert found.sentence == (
         "All 2 runs are ready: proven, timed and within the objectives. If all died now, the last to be back would be "
-        "b, after 80 s. Lost work: 20.0 GPU-hours, about 50."
+        "b, after 80 s. Lost work: 20.0 GPU-hours, which cost about 50."
     )
 
 
@@ -43,7 +43,8 @@ def test_what_is_wrong_is_counted_and_what_is_not_measured_is_not_added_up() -> 
     assert found.sentence == (
         "1 of 3 runs is ready: proven, timed and within the objectives. 1 would start over, 1 would resume from bytes "
         "that nobody has proven, 1 would pass over the newest checkpoint. If all died now, the last to be back would "
-        "be c, after 78 s. Lost work: 20.0 GPU-hours, about 25 for 1 of them in the 2 of 3 where that is measured."
+        "be c, after 78 s. Lost work: 20.0 GPU-hours, which cost about 25 for 1 of them in the 2 of 3 where that is "
+        "measured."
     )
     assert (found.ready_count, found.never_drilled_count, found.lost_known_count) == (1, 1, 2)
 

@@ -18,6 +18,7 @@ from apps.core.phases import LABELS, ordered
 from apps.dashboard.bars import Bar
 from apps.dashboard.forms import SHOWN_WHEN
 from apps.dashboard.palette import css_name
+from apps.dashboard.standing import bound
 from apps.dashboard.words import LOOKS, RESCHEDULING, STANDBY_STEPS, TRUST_MEANS, look
 
 register = template.Library()
@@ -180,6 +181,12 @@ def prose(text: str) -> SafeString:
     return format_html_join(
         "", "{}", ((format_html("<code>{}</code>", piece) if i % 2 else piece,) for i, piece in enumerate(pieces))
     )
+
+
+@register.filter
+def unbroken(text: str) -> str:
+    """A sentence in which no line ends between a number and its unit."""
+    return bound(text)
 
 
 @register.filter

@@ -14,13 +14,18 @@ from apps.dashboard.charts import rto
 from apps.dashboard.selectors import analysis
 from apps.dashboard.selectors import readiness as selectors
 from apps.dashboard.selectors.readiness import Row
+from apps.dashboard.views import first_steps
+from apps.drills.models import Drill
 from apps.fleet.models import Cluster
-from apps.recovery.readiness import gpus_of, summary
+from apps.recovery.readiness import ReadinessRow, gpus_of, summary
 from apps.recovery.verdict import Verdict
 
 BUSY_SECONDS = 2
 IDLE_SECONDS = 15
 UNPROVEN = (Verdict.NOTHING_RESUMABLE, Verdict.NOT_PROVEN)
+PAGE_RUNS = 60
+YOUNG_RUNS = 10
+"""With more runs than that an installation is past its first steps."""
 WALL_RUNS = 12
 """As many as a screen holds in letters that are read across a room; the others show as chips."""
 
@@ -30,6 +35,7 @@ def readiness(request: HttpRequest) -> HttpResponse:
     context = {**_context(request), "has_live": True}
     if _on_wall(request):
         return render(request, "dashboard/readiness_wall.html", context)
+    context |= _first_steps(request, context["rows"])
     chosen = _chart_run(request, context["rows"])
     if chosen is not None:
         kind, points = analysis.telling(chosen.run)
@@ -43,6 +49,20 @@ def readiness_live(request: HttpRequest) -> HttpResponse:
     return render(request, f"dashboard/parts/{part}.html", _context(request))
 
 
+def _proves_every_step(row: ReadinessRow) -> bool:
+    """Who has drilled a proven copy has been through all of the first steps; then nothing needs to be read for them."""
+    return row.drill is not None and row.drill.outcome == Drill.Outcome.PASSED and row.is_proven
+
+
+def _first_steps(request: HttpRequest, rows: Sequence[Row]) -> dict[str, Any]:
+    """In full while no run is known, then as one line until all are done."""
+    if not rows:
+        return first_steps.context_of(request)
+    if len(rows) > YOUNG_RUNS or any(_proves_every_step(row.judged) for row in rows):
+        return {}
+    return first_steps.line_of(request)
+
+
 def _on_wall(request: HttpRequest) -> bool:
     return request.GET.get("wall") == "1"
 
@@ -52,8 +72,9 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     drilling = any(row.run.is_drilling for row in rows)
     return {
         "rows": rows,
-        "shown": rows[:WALL_RUNS],
+        "wall_rows": rows[:WALL_RUNS],
         "rest": rows[WALL_RUNS:],
+        **_page_of(request, rows),
         "run_total": total,
         "unproven": sum(row.skipped_step is not None or row.judged.verdict in UNPROVEN for row in rows),
         "oldest": _oldest_drilled(rows),
@@ -62,6 +83,23 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "drill_days": settings.DRILL_DAYS,
         "live_seconds": BUSY_SECONDS if drilling else IDLE_SECONDS,
         **summary([row.judged for row in rows]),
+    }
+
+
+def _page_of(request: HttpRequest, rows: Sequence[Row]) -> dict[str, Any]:
+    """The rows of the page that the URL names; the last page for a number beyond it, the first for what is none."""
+    wanted = request.GET.get("page", "")
+    count = max(1, -(-len(rows) // PAGE_RUNS))
+    number = min(max(1, int(wanted)), count) if wanted.isascii() and wanted.isdigit() and len(wanted) < 6 else 1
+    first = PAGE_RUNS * (number - 1)
+    return {
+        "shown": rows[first : first + PAGE_RUNS],
+        "first_row": first + 1,
+        "last_row": min(first + PAGE_RUNS, len(rows)),
+        "page_number": number,
+        "page_count": count,
+        "previous_page": number - 1,
+        "next_page": number + 1,
     }
 
 
