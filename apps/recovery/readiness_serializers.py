@@ -40,7 +40,7 @@ class LastDrillSerializer(serializers.ModelSerializer[Drill]):
         read_only_fields = fields
 
 
-class EvidenceSerializer(serializers.Serializer[Any]):
+class PartEvidenceSerializer(serializers.Serializer[Any]):
     kind = serializers.CharField(
         help_text="audit, checkpoint, cluster, drill, incident, rto_history (of the run), run, step (of the run), "
         "tier, or whatever else proved a copy."
@@ -53,7 +53,7 @@ class SentencePartSerializer(serializers.Serializer[Any]):
     text = serializers.CharField(trim_whitespace=False)
     about = serializers.CharField(help_text=f"{', '.join(filter(None, About))}; empty for the words between.")
     known = serializers.CharField(help_text=f"{', '.join(filter(None, Known))}; empty where it states no figure.")
-    evidence = EvidenceSerializer(allow_null=True)
+    evidence = PartEvidenceSerializer(allow_null=True)
 
 
 class NextActionSerializer(serializers.Serializer[Any]):
