@@ -243,6 +243,10 @@ class Operations:
         """What drills may do here."""
         return cast("t.Rules", self.call("GET", f"/clusters/{part(cluster)}/drill-rules/"))
 
+    def get_first_steps(self, **query: Unpack[t.GetFirstStepsQuery]) -> t.FirstSteps:
+        """How far a cluster has come to its first answer, and the request that does the next step."""
+        return cast("t.FirstSteps", self.call("GET", "/first-steps/", query=query))
+
     def get_health(self) -> t.Health:
         """Whether Muster itself is watching, part by part."""
         return cast("t.Health", self.call("GET", "/health/"))

@@ -228,6 +228,12 @@ class Answer(TypedDict):
     need: Need | None
 
 
+class ApiRequest(TypedDict):
+    method: str
+    path: str
+    body: dict[str, Any]
+
+
 class Attempt(TypedDict):
     id: str
     launch_id: str
@@ -1050,6 +1056,43 @@ class Finding(TypedDict):
     resolved_reason: str
 
 
+class FirstStep(TypedDict):
+    step: str
+    title: str
+    why: str
+    progress: str
+    done_at: str | None
+    note: str
+    request: ApiRequest | None
+
+
+class FirstSteps(TypedDict):
+    """The way from an empty installation to a first answer, of one cluster."""
+
+    cluster: str
+    cluster_name: str
+    done: bool
+    steps: list[FirstStep]
+
+
+class Fleet(TypedDict):
+    """All judged runs together. Lost work and cost are of the runs where they are known, which are counted."""
+
+    sentence: str
+    run_count: int
+    ready_count: int
+    start_over_count: int
+    unproven_count: int
+    skipped_count: int
+    never_drilled_count: int
+    slowest: str
+    slowest_seconds: float | None
+    lost_known_count: int
+    lost_gpu_hours: float | None
+    cost_known_count: int
+    lost_cost: float | None
+
+
 class Group(TypedDict):
     key: str
     name: str
@@ -1269,6 +1312,12 @@ class NewToken(TypedDict):
     secret: str
 
 
+class NextAction(TypedDict):
+    action: str
+    words: str
+    step: int | None
+
+
 class Node(TypedDict):
     id: str
     cluster: str
@@ -1348,6 +1397,12 @@ class Part(TypedDict):
     age_seconds: float | None
     limit_seconds: float
     cure: str
+
+
+class PartEvidence(TypedDict):
+    kind: str
+    id: str
+    step: int | None
 
 
 class PatchedUpdateAlertRuleRequest(TypedDict):
@@ -1766,6 +1821,8 @@ class Readiness(TypedDict):
     cluster_name: str
     verdict: str
     sentence: str
+    parts: list[SentencePart]
+    next_action: NextAction | None
     ready: bool
     decision: ResumePoint
     placement: NotRequired[str | None]
@@ -1773,6 +1830,8 @@ class Readiness(TypedDict):
     objective_seconds: float | None
     predicted_seconds: float | None
     predicted_phases: dict[str, Any]
+    back_seconds: float | None
+    back_known: str
     lost_steps: int | None
     lost_seconds: float | None
     lost_cost: float | None
@@ -1783,6 +1842,8 @@ class Readiness(TypedDict):
 
 class ReadinessList(TypedDict):
     items: list[Readiness]
+    fleet: Fleet
+    undrilled: list[Undrilled]
     by_verdict: dict[str, int]
 
 
@@ -1983,6 +2044,13 @@ class Scenario(TypedDict):
     gpu_hours_per_month: float | None
     cost_per_failure: float | None
     cost_per_month: float | None
+
+
+class SentencePart(TypedDict):
+    text: str
+    about: str
+    known: str
+    evidence: PartEvidence | None
 
 
 class ShapeFinding(TypedDict):
@@ -2197,6 +2265,12 @@ class Transfer(TypedDict):
     started_at: str | None
     finished_at: str | None
     next_attempt_at: str | None
+
+
+class Undrilled(TypedDict):
+    run: str
+    run_name: str
+    drilled_at: str | None
 
 
 class User(TypedDict):
@@ -2643,6 +2717,12 @@ class ListFindingsQuery(TypedDict, total=False):
     severity: list[Literal["damage", "note", "warning"]]
     sort: Literal["found_at", "-found_at", "code", "-code"]
     source_kind: list[Literal["audit", "drill", "scan"]]
+
+
+class GetFirstStepsQuery(TypedDict, total=False):
+    """Of `get_first_steps`."""
+
+    cluster: str
 
 
 class ListIncidentsQuery(TypedDict, total=False):
