@@ -226,7 +226,8 @@ def runs_to_judge() -> QuerySet[TrainingRun]:
     # by (attempt, step), which is indexed: a run may have millions of reports
     steps = StepReport.objects.filter(attempt=OuterRef("last_attempt_id"), step=OuterRef("last_step"))
     judged = Drill.objects.filter(run=OuterRef("pk"), outcome__in=selectors.WITH_RESULT).exclude(
-        kind=DrillKind.BANDWIDTH  # it measures the storage, and restores nothing
+        # one measures the storage, the other exchanges a node: neither restores anything of the run
+        kind__in=(DrillKind.BANDWIDTH, DrillKind.STANDBY)
     )
     judged = judged.order_by("-created_at", "-pk")
     failovers = Drill.objects.filter(

@@ -184,6 +184,16 @@ def test_a_skipped_drill_says_nothing_about_the_run(request_of_viewer: Any) -> N
     assert row.verdict == "never_drilled"
 
 
+def test_a_drill_that_restores_nothing_of_the_run_does_not_judge_it(request_of_viewer: Any) -> None:
+    run = factories.run(factories.cluster(), rto_objective_seconds=90.0)
+    placement = proven(run, factories.tier(run.cluster))
+    last = failover(run, placement, created_at=timezone.now() - timedelta(days=2))
+    for kind in ("standby", "bandwidth"):
+        drill(run, placement, kind=kind, outcome="failed")
+    [row] = readiness_rows(request_of_viewer)
+    assert (row.verdict, row.drill) == ("ready", last)
+
+
 def test_the_worst_comes_first_and_archived_runs_not_at_all(request_of_viewer: Any) -> None:
     cluster = factories.cluster()
     tier = factories.tier(cluster)
