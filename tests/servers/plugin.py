@@ -21,7 +21,7 @@ from servers.valkey import Valkey
 settings.register_profile("muster", deadline=None)
 settings.load_profile("muster")
 
-pytest_plugins = ["tests.servers.kube_apiserver", "tests.servers.s3", "tests.servers.slurm"]
+pytest_plugins = ["tests.servers.s3", "tests.servers.slurm"]
 _servers: list[object] = []
 
 
