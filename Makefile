@@ -80,9 +80,11 @@ screenshots: setup-dev
 # The locks hold hashes and no addresses: one file serves every Python from 3.11 by its markers.
 lock: setup-dev
 	@$(BIN)/pip install -q uv
-	@$(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-annotate --no-header -o requirements.lock
-	@$(BIN)/uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	@$(BIN)/uv pip compile -q pyproject.toml --extra otel --extra oidc --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --no-header -o requirements.lock
+	@$(BIN)/uv pip compile -q workers/agent/pyproject.toml --extra s3 --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --no-header -c requirements.lock -o requirements-agent.lock
+	@$(BIN)/uv pip compile -q pyproject.toml --extra otel --extra oidc --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-annotate --no-header -c requirements.lock -o requirements-dev.lock
 
 clean:

@@ -73,6 +73,14 @@ def level(name: str, default: str) -> str:
     raise ImproperlyConfigured(f"{name} is {value!r}; use one of {', '.join(LEVELS)}.")
 
 
+def choice(name: str, default: str, choices: tuple[str, ...]) -> str:
+    """One of `choices`."""
+    value = os.environ.get(name) or default
+    if value.lower() in choices:
+        return value.lower()
+    raise ImproperlyConfigured(f"{name} is {value!r}; use {' or '.join(choices)}.")
+
+
 def words(name: str, default: str) -> list[str]:
     """A comma-separated list without blanks."""
     return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]

@@ -54,10 +54,12 @@ INSTALLED_APPS = [
     "apps.recovery",
     "apps.alerts",
     "apps.dashboard",
+    "controlplane",
 ]
 
 MIDDLEWARE = [
     "apps.core.middleware.RequestIdMiddleware",
+    "apps.core.access_log.AccessLogMiddleware",
     "apps.core.middleware.SecurityHeadersMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "apps.core.static_files.StaticFilesMiddleware",
@@ -198,6 +200,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULER = "controlplane.alive:WatchedScheduler"
 # Beat's schedule is code; users' schedules are rows that `tick` reads. Expiry keeps a stopped worker from a backlog.
 CELERY_BEAT_SCHEDULE = {
     "tick": {"task": "muster.control.tick", "schedule": 1.0, "options": {"expires": 5}},
@@ -242,14 +245,21 @@ TASK_MAX_ATTEMPTS = 3
 AGENT_MAX_BODY_BYTES = 64 * 1024 * 1024  # agents know it as `protocol.wire.MAX_BODY_BYTES`
 DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 1024 * 1024
 
+LOG_FORMAT = env.choice("MUSTER_LOG_FORMAT", "line", ("line", "json"))
+ACCESS_LOG = env.boolean("MUSTER_ACCESS_LOG", LOG_FORMAT == "json")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s", "datefmt": "%Y-%m-%dT%H:%M:%S%z"}
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s", "datefmt": "%Y-%m-%dT%H:%M:%S%z"},
+        "json": {"()": "apps.core.logs.JsonFormatter"},
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
     "root": {"handlers": ["stderr"], "level": env.level("MUSTER_LOG_LEVEL", "INFO")},
+    # uvicorn and Django bring handlers of their own, whose lines would look different from ours.
+    "loggers": {
+        name: {"handlers": [], "propagate": True} for name in ("uvicorn", "uvicorn.error", "django", "django.server")
+    },
 }
 
 DRF_STANDARDIZED_ERRORS = {

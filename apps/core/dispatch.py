@@ -8,6 +8,8 @@ from typing import Any
 from celery import current_app
 from django.db import transaction
 
+from apps.core import logs
+
 log = logging.getLogger(__name__)
 
 
@@ -23,6 +25,6 @@ def wake_owner(owner_kind: str, owner_id: str) -> None:
 
 def _send(name: str, kwargs: dict[str, Any]) -> None:
     try:
-        current_app.send_task(name, kwargs=kwargs, retry=False)
+        current_app.send_task(name, kwargs=kwargs, retry=False, headers={"request_id": logs.request_id.get()})
     except Exception as error:  # noqa: BLE001  (any broker trouble means the same: the sweeper will do it)
         log.warning("could not wake %s (%s); the sweeper will", name, error)
