@@ -35,6 +35,7 @@ MORE = (
     ("activity", "Activity log"),
     ("health", "Muster's own health"),
     ("first-steps", "First steps"),
+    ("manual", "Manual"),
 )
 # A page belongs to the entry of the navigation that leads to it.
 SECTIONS = {
@@ -80,6 +81,7 @@ SECTIONS = {
     "analysis-advice": "analysis",
     "analysis-what-if": "analysis",
     "analysis-tiers": "analysis",
+    "manual-page": "manual",
 }
 
 

@@ -22,6 +22,7 @@ from apps.dashboard.views import (
     health,
     incidents,
     inside,
+    manual,
     matrix,
     moves,
     node_actions,
@@ -141,5 +142,7 @@ urlpatterns = [
     path("analysis/what-if/", what_if.what_if, name="analysis-what-if"),
     path("analysis/tiers/", matrix.matrix, name="analysis-tiers"),
     path("activity/", alerts.activity_log, name="activity"),
+    path("manual/", manual.manual, name="manual"),
+    path("manual/<slug:slug>/", manual.manual_page, name="manual-page"),
     path("charts/<slug:name>.json", charts.chart, name="chart"),
 ]
