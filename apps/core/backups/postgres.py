@@ -72,8 +72,8 @@ class Postgres:
         found = str(self._programs / program) if self._programs else shutil.which(program)
         if not found or not os.access(found, os.X_OK):
             raise BackupError(
-                f"There is no {program} here: install PostgreSQL's client programs of the server's version "
-                f"({connection.pg_version // 10000}), or name their folder with --programs."
+                f"There is no {program} here: install PostgreSQL's client programs, no older than the server, or name "
+                "their folder with --programs."
             )
         environment = {**os.environ, "PGPASSWORD": str(self._settings["PASSWORD"])}
         done = subprocess.run([found, *arguments], env=environment, capture_output=True, text=True, check=False)
