@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from apps.dashboard.manual import contents, library
@@ -23,5 +24,7 @@ def manual_page(request: HttpRequest, slug: str) -> HttpResponse:
     page = contents.pages().get(slug)
     if page is None:
         raise Http404(f"The manual has no page {slug!r}.")
-    context = {"groups": contents.groups(), "page": page, "rendered": library.rendered(page)}
+    rendered = library.rendered(page)
+    # Our own files, rendered without passing any HTML of theirs on.
+    context = {"groups": contents.groups(), "page": page, "rendered": rendered, "html": SafeString(rendered.html)}
     return render(request, "dashboard/manual_page.html", context)
