@@ -61,12 +61,14 @@ MIDDLEWARE = [
     "apps.core.middleware.RequestIdMiddleware",
     "apps.core.access_log.AccessLogMiddleware",
     "apps.core.middleware.SecurityHeadersMiddleware",
+    "apps.core.etags.EtagMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "apps.core.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "apps.accounts.api_door.ApiDoorMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -145,6 +147,7 @@ REST_FRAMEWORK = {
     "PAGE_SIZE": 50,
     "URL_FORMAT_OVERRIDE": None,  # `?format=dcp` filters by checkpoint format
 }
+API_RATE_PER_MINUTE = env.integer("MUSTER_API_RATE_PER_MINUTE", 600)
 SPECTACULAR_SETTINGS = {
     "TITLE": "Muster",
     "DESCRIPTION": "Control plane for fleets of AI-training checkpoints. Every error is application/problem+json.",
@@ -163,6 +166,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
     "ENUM_NAME_OVERRIDES": {
         "TierKindEnum": "apps.storage.models.StorageTier.Kind",
+        "RoleEnum": "apps.accounts.serializers.TOKEN_ROLES",
+        "ShardRoleEnum": "apps.checkpoints.batch_serializers.SHARD_ROLES",
         "DrillKindEnum": "apps.drills.models.DrillKind",
         "AuditModeEnum": "apps.audits.models.Audit.Mode",
         "AuditPolicyModeEnum": "apps.audits.models.AuditPolicy.Mode",

@@ -120,10 +120,12 @@ def type_of(schema: Schema) -> str:
 class Operation:
     """One operation of the document, as far as a method of the client needs it."""
 
-    def __init__(self, method: str, path: str, spec: Schema, schemas: Schema) -> None:
+    def __init__(self, method: str, path: str, spec: Schema, components: Schema) -> None:
+        schemas = components["schemas"]
         self.method, self.id, self.summary = method.upper(), spec["operationId"], spec["summary"]
         self.path = path.removeprefix(PREFIX)
-        parameters = spec.get("parameters", [])
+        known = components.get("parameters", {})
+        parameters = [known[type_of(one)] if "$ref" in one else one for one in spec.get("parameters", [])]
         self.path_parameters = [one["name"] for one in parameters if one["in"] == "path"]
         self.query = {one["name"]: type_of(one.get("schema", {})) for one in parameters if one["in"] == "query"}
         self.conditional = any(one["name"] == "If-Match" for one in parameters)
@@ -185,9 +187,8 @@ def qualified(name: str) -> str:
 
 
 def operations(document: Schema) -> list[Operation]:
-    schemas = document["components"]["schemas"]
     return [
-        Operation(method, path, spec[method], schemas)
+        Operation(method, path, spec[method], document["components"])
         for path, spec in sorted(document["paths"].items())
         for method in METHODS
         if method in spec and path.startswith(PREFIX)

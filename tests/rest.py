@@ -17,7 +17,7 @@ class Caller:
 
     def __init__(self, user: User) -> None:
         self.user = user
-        self._headers = {"Authorization": f"Bearer {factories.token(user, Role.ADMIN)}"}
+        self._headers = {"Authorization": f"Bearer {factories.token(user, Role.ADMIN)}", "If-Match": "*"}
         self._client = Client()
 
     def get(self, path: str, **query: Any) -> Any:

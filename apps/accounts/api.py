@@ -25,6 +25,7 @@ from apps.accounts.serializers import (
     WhoAmISerializer,
 )
 from apps.core.errors import NotFound
+from apps.core.etags import EDITABLE, ConditionalMixin
 from apps.core.serializers import body_of
 
 
@@ -48,7 +49,12 @@ class WhoAmIView(APIView):
         token = request.auth if isinstance(request.auth, ApiToken) else None
         user = request.user
         assert isinstance(user, User)
-        body = {"username": user.username, "role": global_role(user, token).value, "is_service": user.is_service}
+        body = {
+            "username": user.username,
+            "role": global_role(user, token).value,
+            "is_service": user.is_service,
+            "token_expires_at": token.expires_at if token else None,
+        }
         return Response(WhoAmISerializer(body).data)
 
 
@@ -100,7 +106,8 @@ class TokenViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
 @extend_schema_view(
     list=extend_schema(summary="List users (admin)"), retrieve=extend_schema(summary="One user (admin)")
 )
-class UserViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[User]):
+class UserViewSet(ConditionalMixin, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[User]):
+    guarded = EDITABLE
     queryset = User.objects.all()
     serializer_class = UserSerializer
     sort_fields = ("username", "-date_joined")

@@ -16,6 +16,7 @@ class WhoAmISerializer(serializers.Serializer[Any]):
     username = serializers.CharField()
     role = serializers.ChoiceField(choices=Role.choices, allow_blank=True)
     is_service = serializers.BooleanField()
+    token_expires_at = serializers.DateTimeField(allow_null=True, help_text="Of the token; null for a session.")
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):

@@ -22,6 +22,7 @@ from apps.alerts.rules_serializers import (
     UpdateAlertRuleSerializer,
 )
 from apps.checkpoints.runs import find_run
+from apps.core.etags import EDITABLE
 from apps.core.serializers import body_of
 from apps.fleet.access import visible_clusters
 from apps.fleet.rest import ReadViewSet, ScopedViewSet
@@ -54,6 +55,7 @@ class AlertRuleViewSet(PlacedViewSet):
     filterset_class = AlertRuleFilter
     lookup_value_regex = "[a-z0-9_-]+"
     needs: ClassVar = dict.fromkeys(("create", "partial_update", "destroy"), Role.OPERATOR)
+    guarded = EDITABLE
     sort_fields = ("kind", "-updated_at")
 
     @extend_schema(

@@ -43,6 +43,7 @@ from apps.checkpoints.serializers import (
 )
 from apps.checkpoints.tensors import tensors_page
 from apps.core.errors import Conflict
+from apps.core.etags import EDITABLE
 from apps.core.pagination import KeysetPagination
 from apps.core.serializers import body_of
 from apps.fleet.access import scoped
@@ -76,6 +77,7 @@ class RunViewSet(ReadViewSet):
     lookup_value_regex = RUN
     cluster_path = "cluster"
     needs: ClassVar = {"partial_update": Role.OPERATOR}
+    guarded = EDITABLE
     sort_fields = ("-created_at", "name")
 
     def get_object(self) -> TrainingRun:

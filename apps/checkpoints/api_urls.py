@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+from django.urls import re_path
 from rest_framework.routers import SimpleRouter
 
-from apps.checkpoints import api, scan_api
+from apps.checkpoints import api, batch_api, scan_api
 
 router = SimpleRouter()
 router.trailing_slash = "/?"
@@ -26,4 +27,7 @@ router.register("findings", api.FindingViewSet, "api-finding")
 router.register("scans", scan_api.ScanViewSet, "api-scan")
 router.register(rf"scans/(?P<scan>{api.ID})/changes", scan_api.ScanChangeViewSet, "api-scan-change")
 
-urlpatterns = router.urls
+urlpatterns = [
+    re_path(r"^checkpoints:batch/?$", batch_api.RegisterCheckpointsView.as_view(), name="api-register-checkpoints"),
+    *router.urls,
+]

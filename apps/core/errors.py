@@ -57,3 +57,21 @@ class TooLarge(ApplicationError):
     status = 413
     code = "too_large"
     title = "Too large"
+
+
+class PreconditionFailed(ApplicationError):
+    status = 412
+    code = "changed_meanwhile"
+    title = "Changed meanwhile"
+
+
+class PreconditionRequired(ApplicationError):
+    status = 428
+    code = "if_match_missing"
+    title = "Precondition required"
+
+
+class TooManyRequests(ApplicationError):
+    status = 429
+    code = "quota-exceeded"
+    title = "Too many requests"

@@ -89,3 +89,23 @@ class Heartbeat(models.Model):
 
     def __str__(self) -> str:
         return f"{self.part} at {self.beat_at}"
+
+
+class IdempotentRequest(models.Model):
+    """A request under an `Idempotency-Key`, and its answer once it has one; `core.idempotency` reads and writes these.
+
+    `status` is None while it runs. The body is empty, and `has_secret` set, where the answer held a secret.
+    """
+
+    scope_sha256 = models.CharField(max_length=64, unique=True)
+    """Of caller, method, path and key."""
+    body_sha256 = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField(null=True)
+    headers = models.JSONField(default=dict)
+    body = models.BinaryField(default=b"")
+    has_secret = models.BooleanField(default=False)
+    created_at = models.DateTimeField(db_index=True)
+    lease_expires_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"request {self.scope_sha256[:8]}: {self.status or 'running'}"

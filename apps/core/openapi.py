@@ -33,6 +33,28 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 # In the components, once; 80 operations with 12 of them each would otherwise be most of the document.
 PROBLEM_COMPONENTS: dict[str, Any] = {
     "schemas": {"Problem": PROBLEM_SCHEMA},
+    "parameters": {
+        "IdempotencyKey": {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "description": "Sent again with the same key and body within 24 hours, the request gets its first answer.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+        },
+        "IfMatch": {
+            "name": "If-Match",
+            "in": "header",
+            "required": True,
+            "description": "The ETag of what is changed, as its GET gave it; `*` changes whatever it is now.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+            "example": "*",
+        },
+        "IfNoneMatch": {
+            "name": "If-None-Match",
+            "in": "header",
+            "description": "An ETag; where it still holds the answer is 304 without a body.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+        },
+    },
     "responses": {
         "Problem": {
             "description": "Problem",
@@ -41,6 +63,7 @@ PROBLEM_COMPONENTS: dict[str, Any] = {
     },
 }
 PROBLEM_STATUSES = ("400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "429", "503")
+CONDITIONAL_STATUSES = ("412", "428")
 
 
 VERBS = {"retrieve": "get", "create": "create", "partial_update": "update", "destroy": "delete"}
@@ -73,7 +96,21 @@ class ProblemAutoSchema(AutoSchema):
         if operation is not None:
             for status in PROBLEM_STATUSES:
                 operation["responses"].setdefault(status, {"$ref": "#/components/responses/Problem"})
+            self._add_headers(operation)
         return operation
+
+    def _add_headers(self, operation: dict[str, Any]) -> None:
+        """What the middleware and `etags.ConditionalMixin` read, by reference."""
+        parameters = operation.setdefault("parameters", [])
+        if self.method == "POST":
+            parameters.append({"$ref": "#/components/parameters/IdempotencyKey"})
+        if self.method in getattr(self.view, "guarded", ()):
+            parameters.append({"$ref": "#/components/parameters/IfMatch"})
+            for status in CONDITIONAL_STATUSES:
+                operation["responses"].setdefault(status, {"$ref": "#/components/responses/Problem"})
+        if self.method == "GET":
+            parameters.append({"$ref": "#/components/parameters/IfNoneMatch"})
+            operation["responses"].setdefault("304", {"description": "Not modified since the ETag that was sent"})
 
 
 def add_problem_components(result: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:

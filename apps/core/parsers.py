@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 from rest_framework.exceptions import ParseError
-from rest_framework.parsers import JSONParser
+from rest_framework.parsers import BaseParser, JSONParser
+from rest_framework.utils import json
 
 
 class BoundedJSONParser(JSONParser):
@@ -19,3 +20,25 @@ class BoundedJSONParser(JSONParser):
             return super().parse(stream, media_type, parser_context)
         except RecursionError as error:
             raise ParseError("The body is nested too deeply.") from error
+
+
+class JSONLinesParser(BaseParser):
+    """One JSON value a line (`application/x-ndjson`), as `{"items": [...]}`; a line that is none is named."""
+
+    media_type = "application/x-ndjson"
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        items = []
+        for number, line in enumerate(stream.read().split(b"\n"), start=1):
+            if line.strip():
+                items.append(_value_of(line, number))
+        return {"items": items}
+
+
+def _value_of(line: bytes, number: int) -> Any:
+    try:
+        return json.loads(line.decode(), strict=True)
+    except (ValueError, RecursionError) as error:
+        raise ParseError(f"Line {number} is no JSON value: {error}") from error

@@ -28,13 +28,17 @@ TITLES = {
     405: "Method not allowed",
     406: "Not acceptable",
     409: "Conflict",
+    412: "Changed meanwhile",
     413: "Too large",
     415: "Unsupported media type",
     422: "Invalid input",
+    428: "Precondition required",
     429: "Too many requests",
     500: "Server error",
     503: "Unavailable",
 }
+# The one type that the rate limit draft registers; all others say everything by their status.
+TYPES = {429: "https://iana.org/assignments/http-problem-types#quota-exceeded"}
 
 
 class ApplicationAPIException(APIException):
@@ -73,7 +77,7 @@ def problem(
     """The body of one problem. `errors` names fields by JSON pointer; `request_id` finds the request in the log."""
     errors = errors if errors is not None else [{"pointer": None, "code": code or "error", "detail": detail}]
     return {
-        "type": "about:blank",
+        "type": TYPES.get(status, "about:blank"),
         "title": TITLES.get(status, "Error"),
         "status": status,
         "detail": detail,
@@ -93,7 +97,7 @@ def problem_response(error: ApplicationError, request: HttpRequest | None = None
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
     """Django REST framework's hook: services' errors keep their status, everything leaves as a problem document."""
-    exc = _as_application_error(exc)
+    exc = as_application_error(exc)
     if isinstance(exc, ApplicationError):
         exc = ApplicationAPIException(exc)
     response: Response | None = standardized_handler(exc, context)
@@ -107,7 +111,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     return response
 
 
-def _as_application_error(exc: Exception) -> Exception:
+def as_application_error(exc: Exception) -> Exception:
     """What Django and the drivers raise for a caller's or a database's trouble, as an answer that says what to do."""
     if isinstance(exc, RequestDataTooBig):
         return TooLarge(f"A body has at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes here; send less at once.")

@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 from apps.accounts.models import Role
 from apps.checkpoints.api import ID, PartsViewSet
 from apps.checkpoints.runs import find_run
+from apps.core.etags import EDITABLE
 from apps.core.serializers import body_of, query_of
 from apps.drills import comparing, preview, rules, selectors, services
 from apps.drills.coming import coming
@@ -159,6 +160,7 @@ class PlanViewSet(ReadViewSet):
     lookup_value_regex = ID
     cluster_path = "run__cluster"
     needs: ClassVar = dict.fromkeys(("create", "partial_update", "destroy", "start"), Role.OPERATOR)
+    guarded = EDITABLE
     sort_fields = ("-created_at", "name")
 
     @extend_schema(

@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 
 from apps.accounts.models import Role
 from apps.core.errors import NotFound
+from apps.core.etags import EDITABLE, ConditionalMixin
 from apps.core.serializers import body_of
 from apps.drills import rules, safety
 from apps.drills.models import DrillRules
@@ -20,8 +21,18 @@ from apps.fleet.access import require_role, visible_clusters
 from apps.fleet.models import Cluster
 
 
-class RulesView(APIView):
+class RulesView(ConditionalMixin, APIView):
     """A cluster's rules for drills; the defaults where nobody set any."""
+
+    guarded = EDITABLE
+
+    def lock(self, request: Request) -> None:
+        """The cluster's row, since there may be none of rules yet."""
+        pk = _cluster(request, self.kwargs["cluster"]).pk
+        Cluster.objects.filter(pk=pk).update(id=pk)
+
+    def shown(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return self.get(request, **kwargs)
 
     @extend_schema(operation_id="get_drill_rules", summary="What drills may do here", responses=RulesSerializer)
     def get(self, request: Request, cluster: str) -> Response:

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from apps.accounts.models import Role
 from apps.core.errors import InvalidInput, NotFound
+from apps.core.etags import EDITABLE
 from apps.core.serializers import body_of
 from apps.fleet import cluster_inventory, services
 from apps.fleet.access import visible_clusters
@@ -55,6 +56,7 @@ class ClusterViewSet(ReadViewSet):
     filterset_class = ClusterFilter
     cluster_path = "pk"
     needs = {"create": Role.ADMIN, "partial_update": Role.ADMIN, "take_inventory": Role.OPERATOR}
+    guarded = EDITABLE
     sort_fields = ("name", "-created_at")
 
     @extend_schema(

@@ -9,11 +9,12 @@ from django.db.models import QuerySet
 from rest_framework import mixins, viewsets
 
 from apps.accounts.models import Role
+from apps.core.etags import ConditionalMixin
 from apps.fleet.access import require_role, scoped
 from apps.fleet.models import Cluster
 
 
-class ScopedViewSet(viewsets.GenericViewSet[Any]):
+class ScopedViewSet(ConditionalMixin, viewsets.GenericViewSet[Any]):
     """Rows of clusters that the caller cannot see do not exist here.
 
     `cluster_path` is the lookup from a row to its cluster (`run__cluster`). `needs` names the role that an action needs

@@ -4,7 +4,7 @@ from django.urls import URLPattern, URLResolver, re_path
 from rest_framework.routers import SimpleRouter
 
 from apps.checkpoints.api import ID
-from apps.recovery import api, objectives_api
+from apps.recovery import api, objectives_api, operations_api
 
 router = SimpleRouter()
 router.trailing_slash = "/?"
@@ -19,6 +19,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path(
         rf"^placements/(?P<placement>{ID})/rank-shards/?$", api.RankShardAuditView.as_view(), name="api-rank-shards"
     ),
+    re_path(r"^operations/?$", operations_api.OperationsView.as_view(), name="api-operations"),
+    re_path(rf"^operations/(?P<operation>{ID})/?$", operations_api.OperationView.as_view(), name="api-operation"),
     re_path(r"^readiness/?$", api.ReadinessView.as_view(), name="api-readiness"),
     re_path(r"^first-steps/?$", api.FirstStepsView.as_view(), name="api-first-steps"),
     re_path(r"^rto-history/?$", api.RtoHistoryView.as_view(), name="api-rto-history"),

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 
 from apps.accounts.models import Role
 from apps.core.errors import NotFound
+from apps.core.etags import EDITABLE
 from apps.core.serializers import body_of
 from apps.fleet.access import visible_clusters
 from apps.fleet.models import Cluster
@@ -49,6 +50,7 @@ class TierViewSet(ReadViewSet):
     lookup_value_regex = "[a-z0-9_]+"
     cluster_path = "cluster"
     needs: ClassVar = {"create": Role.ADMIN, "partial_update": Role.ADMIN, "measure": Role.OPERATOR}
+    guarded = EDITABLE
     sort_fields = ("-created_at", "name", "speed_order")
 
     @extend_schema(

@@ -16,6 +16,7 @@ from apps.checkpoints.api import ID, PartsViewSet
 from apps.checkpoints.models import Checkpoint, Placement
 from apps.checkpoints.runs import find_run
 from apps.core.errors import InvalidInput
+from apps.core.etags import EDITABLE
 from apps.core.serializers import body_of
 from apps.fleet.access import scoped
 from apps.fleet.rest import ReadViewSet, ScopedViewSet
@@ -58,6 +59,7 @@ class PolicyViewSet(ReadViewSet):
     lookup_value_regex = ID
     cluster_path = "cluster"
     needs: ClassVar = dict.fromkeys(("create", "partial_update", "destroy", "run"), Role.OPERATOR)
+    guarded = EDITABLE
     sort_fields = ("-created_at", "name")
 
     @extend_schema(

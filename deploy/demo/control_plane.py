@@ -31,7 +31,7 @@ class ControlPlane:
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "If-Match": "*"}
 
     def get(self, path: str) -> Any:
         return self._call("GET", path, None)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def admin(client: Client) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token(user('ada', Role.ADMIN))}"}
+    return {"Authorization": f"Bearer {token(user('ada', Role.ADMIN))}", "If-Match": "*"}
 
 
 def test_an_admin_makes_a_person_with_a_good_password(client: Client, admin: dict[str, str]) -> None:

@@ -22,7 +22,7 @@ class Stack:
         self.server = LiveServer(folder, REDIS_URL=self.valkey.url, MUSTER_CONTRACT_LEASE_SECONDS="8", **environment)
         self.log_path = folder / "worker.log"
         self.start_worker()
-        self._headers = {"Authorization": f"Bearer {self.server.call('api_token', 'ada', 'admin')}"}
+        self._headers = {"Authorization": f"Bearer {self.server.call('api_token', 'ada', 'admin')}", "If-Match": "*"}
 
     def start_worker(self) -> None:
         command = [sys.executable, "-m", "celery", "-A", "controlplane", "worker", "--beat", "--pool", "threads"]

@@ -28,7 +28,8 @@ def yard(tmp_path: Path) -> Yard:
 
 def client(role: Role = Role.OPERATOR, name: str = "olga") -> APIClient:
     found = APIClient()
-    found.credentials(HTTP_AUTHORIZATION=f"Bearer {factories.token(factories.user(name, role), Role.ADMIN)}")
+    secret = factories.token(factories.user(name, role), Role.ADMIN)
+    found.credentials(HTTP_AUTHORIZATION=f"Bearer {secret}", HTTP_IF_MATCH="*")
     return found
 
 
@@ -37,7 +38,7 @@ def stranger() -> APIClient:
     user = factories.user("stefan", Role.NONE)
     ClusterGrant.objects.create(user=user, cluster=factories.cluster("elsewhere"), role=Role.OPERATOR)
     found = APIClient()
-    found.credentials(HTTP_AUTHORIZATION=f"Bearer {factories.token(user, Role.ADMIN)}")
+    found.credentials(HTTP_AUTHORIZATION=f"Bearer {factories.token(user, Role.ADMIN)}", HTTP_IF_MATCH="*")
     return found
 
 

@@ -282,7 +282,7 @@ def test_a_preview_of_a_node_fault_says_where_the_node_is_out_of_use_already(yar
 
 def test_rules_are_changed_by_admins_and_a_bad_one_names_its_field(yard: Yard, client: Client) -> None:
     def bearer(name: str, role: Role) -> dict[str, str]:
-        return {"Authorization": f"Bearer {factories.token(factories.user(name, role))}"}
+        return {"Authorization": f"Bearer {factories.token(factories.user(name, role))}", "If-Match": "*"}
 
     url, ada = f"/api/v1/clusters/{yard.cluster.pk}/drill-rules", bearer("ada", Role.ADMIN)
     assert client.get(url, headers=ada).json()["breaker_failures"] == 2

@@ -23,7 +23,7 @@ class Caller:
 
     def __init__(self, role: Role, name: str | None = None) -> None:
         self.user = user(name or f"a-{role.value or 'nobody'}", role)
-        self._headers = {"authorization": f"Bearer {token(self.user, role if role else Role.ADMIN)}"}
+        self._headers = {"authorization": f"Bearer {token(self.user, role if role else Role.ADMIN)}", "if-match": "*"}
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         content = {} if body is None else {"data": body, "content_type": "application/json"}

@@ -29,6 +29,7 @@ def _start_servers() -> None:
     valkey = Valkey()
     _servers.append(valkey)
     os.environ["REDIS_URL"] = valkey.url
+    os.environ.setdefault("MUSTER_API_RATE_PER_MINUTE", "0")  # tests/accounts/test_rate_limit.py sets its own
     if os.environ.get("MUSTER_TEST_DATABASE") == "postgres":
         from servers.postgres import Postgres
 

@@ -139,25 +139,25 @@ class Operations:
         """Create a user or service account (admin)."""
         return cast("t.User", self.call("POST", "/users/", body))
 
-    def delete_alert_rule(self, id: str, /) -> None:
+    def delete_alert_rule(self, id: str, /, *, if_match: str = "*") -> None:
         """Delete a cluster's or run's own rule; the wider one holds again."""
-        self.call("DELETE", f"/alert-rules/{part(id)}/")
+        self.call("DELETE", f"/alert-rules/{part(id)}/", if_match=if_match)
 
-    def delete_audit_policy(self, id: str, /) -> None:
+    def delete_audit_policy(self, id: str, /, *, if_match: str = "*") -> None:
         """Delete an audit policy; its audits stay."""
-        self.call("DELETE", f"/audit-policies/{part(id)}/")
+        self.call("DELETE", f"/audit-policies/{part(id)}/", if_match=if_match)
 
     def delete_join_token(self, id: str, /) -> None:
         """Revoke a join token at once (admin)."""
         self.call("DELETE", f"/join-tokens/{part(id)}/")
 
-    def delete_plan(self, id: str, /) -> None:
+    def delete_plan(self, id: str, /, *, if_match: str = "*") -> None:
         """Delete a plan; its drills stay."""
-        self.call("DELETE", f"/plans/{part(id)}/")
+        self.call("DELETE", f"/plans/{part(id)}/", if_match=if_match)
 
-    def delete_policy(self, id: str, /) -> None:
+    def delete_policy(self, id: str, /, *, if_match: str = "*") -> None:
         """Delete a policy; its transfers go on."""
-        self.call("DELETE", f"/policies/{part(id)}/")
+        self.call("DELETE", f"/policies/{part(id)}/", if_match=if_match)
 
     def delete_tier_rate_limit(self, id: str, tier: str, /) -> None:
         """Remove a rate limit."""
@@ -266,6 +266,10 @@ class Operations:
     def get_node_action(self, id: str, /) -> t.NodeAction:
         """One of them, with the gate's checks."""
         return cast("t.NodeAction", self.call("GET", f"/node-actions/{part(id)}/"))
+
+    def get_operation(self, operation: str, /) -> t.Operation:
+        """How far a drill, audit, transfer, repair, scan or measurement is, by its id."""
+        return cast("t.Operation", self.call("GET", f"/operations/{part(operation)}/"))
 
     def get_placement(self, id: str, /) -> t.Placement:
         """One copy."""
@@ -463,6 +467,10 @@ class Operations:
         """Every run against its objectives: passes, misses, budget, how sure that is. The worst first."""
         return cast("Iterator[t.Objective]", self.items("/objectives/", query))
 
+    def list_operations(self) -> t.OperationList:
+        """What runs now, of every kind, newest first; at most 200."""
+        return cast("t.OperationList", self.call("GET", "/operations/"))
+
     def list_placement_evidence(
         self, placement: str, /, **query: Unpack[t.ListPlacementEvidenceQuery]
     ) -> Iterator[t.Evidence]:
@@ -585,6 +593,10 @@ class Operations:
         """What a drill would touch, and what would keep it from beginning; nothing is started."""
         return cast("t.Preview", self.call("POST", "/drills/preview/", body))
 
+    def register_checkpoints(self, body: t.RegisterCheckpointsRequest) -> t.Registered:
+        """Tell of checkpoints that were saved: up to 1,000 copies, as JSON or one a line."""
+        return cast("t.Registered", self.call("POST", "/checkpoints:batch/", body))
+
     def report_incident(self, body: t.ReportIncidentRequest) -> t.Incident:
         """Report a real disruption; the training hook's records measure the way back where there are any."""
         return cast("t.Incident", self.call("POST", "/incidents/", body))
@@ -633,41 +645,45 @@ class Operations:
         """Let policies decide again."""
         self.call("DELETE", f"/checkpoints/{part(checkpoint)}/pin/")
 
-    def update_alert_rule(self, id: str, /, body: t.PatchedUpdateAlertRuleRequest) -> t.AlertRule:
+    def update_alert_rule(
+        self, id: str, /, body: t.PatchedUpdateAlertRuleRequest, *, if_match: str = "*"
+    ) -> t.AlertRule:
         """Change a rule's severity or threshold, or disable it."""
-        return cast("t.AlertRule", self.call("PATCH", f"/alert-rules/{part(id)}/", body))
+        return cast("t.AlertRule", self.call("PATCH", f"/alert-rules/{part(id)}/", body, if_match=if_match))
 
-    def update_audit_policy(self, id: str, /, body: t.PatchedUpdateAuditPolicyRequest) -> t.AuditPolicy:
+    def update_audit_policy(
+        self, id: str, /, body: t.PatchedUpdateAuditPolicyRequest, *, if_match: str = "*"
+    ) -> t.AuditPolicy:
         """Change an audit policy; another mode or ratio begins a new rotation."""
-        return cast("t.AuditPolicy", self.call("PATCH", f"/audit-policies/{part(id)}/", body))
+        return cast("t.AuditPolicy", self.call("PATCH", f"/audit-policies/{part(id)}/", body, if_match=if_match))
 
-    def update_cluster(self, id: str, /, body: t.PatchedUpdateClusterRequest) -> t.Cluster:
+    def update_cluster(self, id: str, /, body: t.PatchedUpdateClusterRequest, *, if_match: str = "*") -> t.Cluster:
         """Change a cluster's scheduler, size, price or permission to disrupt (admin)."""
-        return cast("t.Cluster", self.call("PATCH", f"/clusters/{part(id)}/", body))
+        return cast("t.Cluster", self.call("PATCH", f"/clusters/{part(id)}/", body, if_match=if_match))
 
-    def update_drill_rules(self, cluster: str, /, body: t.PatchedUpdateRulesRequest) -> t.Rules:
+    def update_drill_rules(self, cluster: str, /, body: t.PatchedUpdateRulesRequest, *, if_match: str = "*") -> t.Rules:
         """Change what drills may do here (admin)."""
-        return cast("t.Rules", self.call("PATCH", f"/clusters/{part(cluster)}/drill-rules/", body))
+        return cast("t.Rules", self.call("PATCH", f"/clusters/{part(cluster)}/drill-rules/", body, if_match=if_match))
 
-    def update_plan(self, id: str, /, body: t.PatchedUpdatePlanRequest) -> t.Plan:
+    def update_plan(self, id: str, /, body: t.PatchedUpdatePlanRequest, *, if_match: str = "*") -> t.Plan:
         """Change a plan; drills that already ran keep their settings."""
-        return cast("t.Plan", self.call("PATCH", f"/plans/{part(id)}/", body))
+        return cast("t.Plan", self.call("PATCH", f"/plans/{part(id)}/", body, if_match=if_match))
 
-    def update_policy(self, id: str, /, body: t.PatchedUpdatePolicyRequest) -> t.Policy:
+    def update_policy(self, id: str, /, body: t.PatchedUpdatePolicyRequest, *, if_match: str = "*") -> t.Policy:
         """Change a retention policy."""
-        return cast("t.Policy", self.call("PATCH", f"/policies/{part(id)}/", body))
+        return cast("t.Policy", self.call("PATCH", f"/policies/{part(id)}/", body, if_match=if_match))
 
-    def update_run(self, id: str, /, body: t.PatchedUpdateRunRequest) -> t.Run:
+    def update_run(self, id: str, /, body: t.PatchedUpdateRunRequest, *, if_match: str = "*") -> t.Run:
         """Set a run's objectives."""
-        return cast("t.Run", self.call("PATCH", f"/runs/{part(id)}/", body))
+        return cast("t.Run", self.call("PATCH", f"/runs/{part(id)}/", body, if_match=if_match))
 
-    def update_tier(self, id: str, /, body: t.PatchedUpdateTierRequest) -> t.Tier:
+    def update_tier(self, id: str, /, body: t.PatchedUpdateTierRequest, *, if_match: str = "*") -> t.Tier:
         """Change a storage tier."""
-        return cast("t.Tier", self.call("PATCH", f"/tiers/{part(id)}/", body))
+        return cast("t.Tier", self.call("PATCH", f"/tiers/{part(id)}/", body, if_match=if_match))
 
-    def update_user(self, id: str, /, body: t.PatchedUpdateUserRequest) -> t.User:
+    def update_user(self, id: str, /, body: t.PatchedUpdateUserRequest, *, if_match: str = "*") -> t.User:
         """Change a user's role, or close the account (admin)."""
-        return cast("t.User", self.call("PATCH", f"/users/{part(id)}/", body))
+        return cast("t.User", self.call("PATCH", f"/users/{part(id)}/", body, if_match=if_match))
 
     def who_am_i(self) -> t.WhoAmI:
         """The account and role behind this request."""

@@ -54,6 +54,8 @@ ScannedByEnum = Literal["agents", "workers"]
 
 SchedulerEnum = Literal["none", "slurm", "kubernetes"]
 
+ShardRoleEnum = Literal["model", "optimizer", "rng", "dataloader", "scheduler", "metadata", "other"]
+
 SignalNameEnum = Literal["SIGKILL", "SIGTERM", "SIGABRT", "SIGSEGV", "SIGINT", "SIGHUP", "SIGBUS"]
 
 StateEnum = Literal["queued", "running", "finished"]
@@ -1203,6 +1205,12 @@ class InventoryDiff(TypedDict):
     left_out: int
 
 
+class ItemError(TypedDict):
+    pointer: str | None
+    code: str
+    detail: str
+
+
 class JoinToken(TypedDict):
     id: str
     cluster: str
@@ -1384,6 +1392,28 @@ class Occurrence(TypedDict):
     objective_state: NotRequired[str | None]
     skipped_reason: str
     created_at: str
+
+
+class Operation(TypedDict):
+    """A drill, audit, transfer, repair, scan or measurement, whose id it has. `succeeded` is null until it is done."""
+
+    id: str
+    kind: str
+    state: str
+    done: bool
+    succeeded: bool | None
+    outcome: str
+    error: str
+    progress: Progress | None
+    result_path: str
+    cancel_path: str | None
+    requested_by: str
+    created_at: str
+    finished_at: str | None
+
+
+class OperationList(TypedDict):
+    items: list[Operation]
 
 
 class Part(TypedDict):
@@ -1755,6 +1785,14 @@ class Preview(TypedDict):
     refusals: list[str]
 
 
+class Progress(TypedDict):
+    """`total` is null where nobody knows it yet."""
+
+    done: int
+    total: int | None
+    unit: str
+
+
 class RankResult(TypedDict):
     """What one client measured, for all the ranks that it read; `phases` add up to `seconds`, `busy` is work over
     all threads.
@@ -1860,6 +1898,29 @@ class Recovery(TypedDict):
     unattributed_seconds: float | None
     created_at: str
     closed_at: str | None
+
+
+class RegisterCheckpointsRequest(TypedDict):
+    """Each item is judged by itself; `ToldCheckpoint` is its form."""
+
+    items: list[dict[str, Any]]
+
+
+class Registered(TypedDict):
+    items: list[RegisteredItem]
+    created_count: int
+    known_count: int
+    refused_count: int
+
+
+class RegisteredItem(TypedDict):
+    """What became of the item at `index`: 201 recorded, 200 known already, else refused for `errors`."""
+
+    index: int
+    status: int
+    placement: str | None
+    checkpoint: str | None
+    errors: list[ItemError]
 
 
 class Repair(TypedDict):
@@ -2225,6 +2286,28 @@ class Token(TypedDict):
     revoked_at: NotRequired[str | None]
 
 
+class ToldCheckpointRequest(TypedDict):
+    """One copy of one checkpoint, as whoever saved it tells."""
+
+    tier: str
+    path: str
+    run: str
+    step: int
+    format: str
+    world_size: NotRequired[int | None]
+    saved_at: NotRequired[str | None]
+    shards: list[ToldShardRequest]
+
+
+class ToldShardRequest(TypedDict):
+    """One file, by its path inside the checkpoint."""
+
+    path: str
+    size_bytes: int
+    rank: NotRequired[int | None]
+    role: NotRequired[ShardRoleEnum]
+
+
 class Transfer(TypedDict):
     """One transfer. `bytes_per_second` and `eta_seconds` are null where nothing was measured yet."""
 
@@ -2297,6 +2380,7 @@ class WhoAmI(TypedDict):
     username: str
     role: RoleEnum
     is_service: bool
+    token_expires_at: str | None
 
 
 class Problem(TypedDict):
