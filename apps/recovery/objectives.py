@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -119,10 +119,9 @@ def objectives_of(rows: Sequence[Any], now: datetime | None = None) -> list[Obje
     ]
 
 
-def misses_of(run: TrainingRun, kind: str, now: datetime, window: timedelta = BUDGET_WINDOW) -> list[Trial]:
-    """The judged drills of one run in the window, oldest first."""
-    found = _trials({run.pk: kind}, now - window)[run.pk]
-    return [one for one in reversed(found) if one.is_met is not None or one.is_miss]
+def trials_of(run: TrainingRun, kind: str, now: datetime) -> list[Trial]:
+    """One run's drills of one kind in 90 days, newest first: the very ones that `objectives_of` counts."""
+    return _trials({run.pk: kind}, now - RECENT)[run.pk]
 
 
 def _trials(kinds: dict[str, str], since: datetime) -> dict[str, list[Trial]]:

@@ -12,6 +12,8 @@ from apps.dashboard.charts.trend import moment
 from apps.recovery import trials
 from apps.recovery.trials import BUDGET_WINDOW, Budget, Trial
 
+MANY = 200
+
 
 def in_window(newest_first: Sequence[Trial], now: datetime) -> list[Trial]:
     """The judged trials of the last 28 days, oldest first."""
@@ -66,7 +68,7 @@ def _marks(name: str, pairs: Sequence[tuple[Trial, int]], symbol: str, colour: s
         "name": name,
         "x": [moment(one.at) for one, _left in pairs],
         "y": [left for _one, left in pairs],
-        "marker": {"size": 9, "symbol": symbol, "color": colour},
+        "marker": {"size": 9 if len(pairs) <= MANY else 5, "symbol": symbol, "color": colour},
         "hovertemplate": "%{x}<br>" + name + ", %{y} left<extra></extra>",
     }
 
@@ -101,7 +103,7 @@ def chart(newest_first: Sequence[Trial], now: datetime, url: str) -> Chart:
                 "in time" if one.is_met else "miss",
                 str(left),
             )
-            for one, left in pairs[:200]
+            for one, left in pairs[:MANY]
         ),
-        note=f"The table has the newest 200 of {len(pairs):,} drills." if len(pairs) > 200 else "",
+        note=f"The table has the newest {MANY} of {len(pairs):,} drills." if len(pairs) > MANY else "",
     )

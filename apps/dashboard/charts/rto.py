@@ -95,7 +95,7 @@ def _labels(points: Sequence[Point]) -> list[str]:
 
 def _week(point: Point) -> str:
     """Empty for a drill that stands for itself alone."""
-    return f"week {point.at:%d %b %y}" if point.of_week else ""
+    return f"week of<br>{point.at:%d %b %y}" if point.of_week else ""
 
 
 def _phase(phase: Phase, points: Sequence[Point], labels: Sequence[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ MAX_TIERS = 40
 MAX_RUNS = 8
 _HATCHES = ("", "/", "\\", "x")
 OTHERS = "other runs"
+TB = 10**12
 
 
 @dataclass(frozen=True)
@@ -65,32 +66,41 @@ def figure(found: Sequence[Tier]) -> Figure:
     """A bar for each tier, its runs end to end; neighbours differ by tone and hatch, and their names stand inside."""
     shown = found[:MAX_TIERS]
     names = [plain(tier.name) for tier in shown]
+    unit_bytes = TB if any(tier.total_bytes >= TB for tier in shown) else TB // 1000
     traces = []
     for place in range(max((len(tier.parts) for tier in shown), default=0)):
         own = [tier.parts[place] if place < len(tier.parts) else None for tier in shown]
-        traces.append(_trace(place, names, own))
-    frame = layout(x_title="TB", y_title="", height=height(found), barmode="stack", bargap=0.3, showlegend=False)
+        traces.append(_trace(place, names, own, unit_bytes))
+    frame = layout(
+        x_title="TB" if unit_bytes == TB else "GB",
+        y_title="",
+        height=height(found),
+        barmode="stack",
+        bargap=0.3,
+        showlegend=False,
+    )
+    frame["uniformtext"] = {"mode": "hide", "minsize": 11}  # a name that does not fit its bar is in the table
     frame["yaxis"] |= {"type": "category", "autorange": "reversed", "gridcolor": "rgba(0,0,0,0)"}
     return {"data": traces, "layout": frame}
 
 
-def _trace(place: int, names: Sequence[str], parts: Sequence[Part | None]) -> dict[str, Any]:
+def _trace(place: int, names: Sequence[str], parts: Sequence[Part | None], unit_bytes: int) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
         "y": list(names),
-        "x": [None if part is None else round(part.total_bytes / 1e12, 6) for part in parts],
+        "x": [None if part is None else round(part.total_bytes / unit_bytes, 6) for part in parts],
         "text": ["" if part is None else plain(part.run) for part in parts],
         "textposition": "inside",
         "insidetextanchor": "start",
         "textfont": {"color": "var(--ink)", "size": 12},
-        "constraintext": "none",
+        "textangle": 0,
         "marker": {
             "color": "var(--info-bg)" if place % 2 == 0 else "var(--none-bg)",
             "line": {"color": "var(--edge)", "width": 1},
             "pattern": {**hatch(_HATCHES[place % len(_HATCHES)]), "fgcolor": "var(--edge)", "fgopacity": 0.25},
         },
-        "hovertemplate": "%{y}<br>%{text}: %{x:.3f} TB<extra></extra>",
+        "hovertemplate": "%{y}<br>%{text}: %{x:.3f} " + ("TB" if unit_bytes == TB else "GB") + "<extra></extra>",
     }
 
 

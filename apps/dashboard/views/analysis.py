@@ -16,7 +16,9 @@ from apps.dashboard.facets import facet
 from apps.dashboard.selectors import analysis
 from apps.drills.models import Drill, DrillKind
 from apps.fleet.access import scoped
+from apps.recovery import objectives
 from apps.recovery.history import GroupBy
+from apps.recovery.trials import summary
 
 
 @pages.page
@@ -35,14 +37,15 @@ def rto_history(request: HttpRequest) -> HttpResponse:
         points = analysis.points(run, kind)
         dots, left_out = analysis.dots(run, kind)
         group = analysis.group_of_run(run, kind)
+        trials = objectives.trials_of(run, kind, timezone.now())
         context |= {
             "chart": rto.chart(
                 points, kind, rto.url_of(run.pk, kind, weeks="1"), analysis.older_weeks(run, kind, points)
             ),
             "trend": trend.chart(dots, rto.url_of(run.pk, kind, "trend"), left_out),
-            "budget": budget.chart(group.trials, timezone.now(), rto.url_of(run.pk, kind, "budget")),
+            "budget": budget.chart(trials, timezone.now(), rto.url_of(run.pk, kind, "budget")),
             "coverage": sorted(analysis.coverage(run, kind).items()),
-            "claim": rto.claim(group.summary),
+            "claim": rto.claim(summary(trials, timezone.now())),
             "proven": groups.row(group),
         }
     return pages.show(request, "dashboard/analysis.html", context, charts=bool(run and kind))

@@ -36,6 +36,7 @@ from apps.dashboard.views.advice import advice_of
 from apps.dashboard.views.objectives import shown as objective_rows
 from apps.dashboard.views.what_if import asked_about, base_of
 from apps.drills.models import Drill, DrillKind
+from apps.recovery import objectives as run_objectives
 from apps.recovery.history import GroupBy
 from apps.recovery.what_if import TierModel, tier_model
 from apps.storage.models import StorageTier
@@ -73,7 +74,7 @@ def _trend(request: HttpRequest) -> Figure:
 
 def _budget(request: HttpRequest) -> Figure:
     run, kind = _run_and_kind(request)
-    return budget.figure(analysis.group_of_run(run, kind).trials, timezone.now())
+    return budget.figure(run_objectives.trials_of(run, kind, timezone.now()), timezone.now())
 
 
 def _groups(request: HttpRequest) -> Figure:
