@@ -71,14 +71,8 @@ def figure(found: Sequence[Tier]) -> Figure:
     for place in range(max((len(tier.parts) for tier in shown), default=0)):
         own = [tier.parts[place] if place < len(tier.parts) else None for tier in shown]
         traces.append(_trace(place, names, own, unit_bytes))
-    frame = layout(
-        x_title="TB" if unit_bytes == TB else "GB",
-        y_title="",
-        height=height(found),
-        barmode="stack",
-        bargap=0.3,
-        showlegend=False,
-    )
+    unit = "TB" if unit_bytes == TB else "GB"
+    frame = layout(x_title=unit, y_title="", height=height(found), barmode="stack", bargap=0.3, showlegend=False)
     frame["uniformtext"] = {"mode": "hide", "minsize": 11}  # a name that does not fit its bar is in the table
     frame["yaxis"] |= {"type": "category", "autorange": "reversed", "gridcolor": "rgba(0,0,0,0)"}
     return {"data": traces, "layout": frame}
