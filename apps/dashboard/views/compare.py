@@ -1,12 +1,14 @@
-"""`/drills/compare/?ids=A,B`: two to eight drills side by side."""
+"""`/drills/compare/?ids=A,B`: two to eight drills side by side; a POST of ticked rows leads there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 
 from apps.core.errors import InvalidInput
 from apps.dashboard import pages
@@ -41,6 +43,9 @@ class Group:
 
 @pages.page
 def compare(request: HttpRequest) -> HttpResponse:
+    if request.method == "POST":  # rows that were ticked in a list; the comparison itself has an address to keep
+        ticked = [pk for pk in request.POST.getlist("id") if pk]
+        return redirect(f"{reverse('drills-compare')}?{urlencode({'ids': ','.join(ticked[: 2 * MOST_DRILLS])})}")
     ids = ids_of(request)
     if len(set(ids)) < 2:
         return render(request, "dashboard/compare.html", {"asked": ids, "most": MOST_DRILLS})
