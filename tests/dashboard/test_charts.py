@@ -39,7 +39,7 @@ def point(day: int, seconds: float = 80.0, *, objective: float | None = 90.0, **
 
 def dot(day: float, seconds: float = 80.0, *, objective: float | None = 90.0) -> trend.Dot:
     late = objective is not None and seconds > objective
-    return trend.Dot(START + timedelta(days=day), seconds, objective, late)
+    return trend.Dot(f"drl_{day}", START + timedelta(days=day), seconds, objective, late)
 
 
 def client(rank: int, read: float, start: float = 0.0) -> ranks.Client:

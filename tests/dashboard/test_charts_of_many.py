@@ -76,7 +76,7 @@ def test_older_weeks_stand_as_a_drill_that_really_ran(scene: Scene) -> None:
             scene.empty_run, now - timedelta(days=number), kind="failover", seconds=seconds, phases={"read": seconds}
         )
     points = analysis.points(scene.empty_run, "failover")
-    weeks = analysis.older_weeks(scene.empty_run, "failover", points)
+    weeks = analysis.older_weeks(points, analysis.dots(scene.empty_run, "failover")[0])
     assert len(points) == 200 and sum(week.of_week for week in weeks) == 30
     assert all(week.phases == {"read": week.seconds} for week in weeks)
     assert [week.at for week in weeks] == sorted(week.at for week in weeks) and weeks[-1].at < points[0].at

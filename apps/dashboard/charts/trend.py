@@ -27,6 +27,7 @@ CLOCK_AXIS = timedelta(days=2)
 class Dot:
     """One drill that restored."""
 
+    drill_id: str
     at: datetime
     seconds: float
     objective_seconds: float | None

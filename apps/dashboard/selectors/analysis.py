@@ -90,17 +90,16 @@ def telling_of(drills: Sequence[Drill]) -> tuple[str, list[Point]]:
     return kind, [_point(row) for row in reversed(rows) if row.kind == kind]
 
 
-def older_weeks(run: TrainingRun, kind: str, newest: Sequence[Point]) -> list[Point]:
-    """For the drills before the newest 200 (`newest`), oldest first: of each week the one whose time is the median, so
-    that its phases are real and add up. At most 104 weeks, in two queries; none where there are no more."""
+def older_weeks(newest: Sequence[Point], every: Sequence[Dot]) -> list[Point]:
+    """For the drills of `every` before the newest 200 (`newest`), oldest first: of each week the one whose time is the
+    median, so that its phases are real and add up. At most 104 weeks, in one query; none where there are no more."""
     if len(newest) < MAX_POINTS:
         return []
     shown = {point.drill_id for point in newest}
-    rows = measured(run, kind).order_by("-created_at", "-pk").values_list("pk", "created_at", "seconds")
     weeks: dict[tuple[int, int], list[tuple[float, str]]] = defaultdict(list)
-    for pk, at, seconds in rows[:MAX_DOTS]:
-        if pk not in shown:
-            weeks[at.isocalendar()[:2]].append((seconds or 0.0, pk))
+    for dot in every:
+        if dot.drill_id not in shown:
+            weeks[dot.at.isocalendar()[:2]].append((dot.seconds, dot.drill_id))
     newest_weeks = [found for _week, found in sorted(weeks.items())[-MAX_WEEKS:]]
     counts = {sorted(found)[(len(found) - 1) // 2][1]: len(found) for found in newest_weeks}
     drills = sorted(Drill.objects.filter(pk__in=counts), key=lambda row: row.created_at)
@@ -110,10 +109,10 @@ def older_weeks(run: TrainingRun, kind: str, newest: Sequence[Point]) -> list[Po
 def dots(run: TrainingRun, kind: str) -> tuple[list[Dot], int]:
     """The time of each of the newest 20,000 drills that restored, oldest first, and how many older ones there are."""
     rows = measured(run, kind).order_by("-created_at", "-pk")
-    fields = ("finished_at", "created_at", "seconds", "objective_seconds", "objective_state")
+    fields = ("pk", "finished_at", "created_at", "seconds", "objective_seconds", "objective_state")
     found = [
-        Dot(finished_at or created_at, seconds, objective, state == Drill.ObjectiveState.BREACHED)
-        for finished_at, created_at, seconds, objective, state in rows.values_list(*fields)[:MAX_DOTS]
+        Dot(pk, finished_at or created_at, seconds or 0.0, objective, state == Drill.ObjectiveState.BREACHED)
+        for pk, finished_at, created_at, seconds, objective, state in rows.values_list(*fields)[:MAX_DOTS]
     ]
     left_out = rows.count() - len(found) if len(found) == MAX_DOTS else 0
     return found[::-1], left_out

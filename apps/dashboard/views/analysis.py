@@ -39,9 +39,7 @@ def rto_history(request: HttpRequest) -> HttpResponse:
         group = analysis.group_of_run(run, kind)
         trials = objectives.trials_of(run, kind, timezone.now())
         context |= {
-            "chart": rto.chart(
-                points, kind, rto.url_of(run.pk, kind, weeks="1"), analysis.older_weeks(run, kind, points)
-            ),
+            "chart": rto.chart(points, kind, rto.url_of(run.pk, kind, weeks="1"), analysis.older_weeks(points, dots)),
             "trend": trend.chart(dots, rto.url_of(run.pk, kind, "trend"), left_out),
             "budget": budget.chart(trials, timezone.now(), rto.url_of(run.pk, kind, "budget")),
             "coverage": sorted(analysis.coverage(run, kind).items()),

@@ -63,7 +63,7 @@ def _run_and_kind(request: HttpRequest) -> tuple[TrainingRun, str]:
 def _rto(request: HttpRequest) -> Figure:
     run, kind = _run_and_kind(request)
     points = analysis.points(run, kind)
-    weeks = analysis.older_weeks(run, kind, points) if request.GET.get("weeks") else []
+    weeks = analysis.older_weeks(points, analysis.dots(run, kind)[0]) if request.GET.get("weeks") else []
     return rto.figure([*weeks, *points], kind)
 
 
