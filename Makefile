@@ -8,7 +8,7 @@ PEERS ?=
 FOLDER ?=
 EXAMPLES ?= 20000
 
-.PHONY: help setup setup-dev demo test fuzz lint format chaos bench lock openapi screenshots clean
+.PHONY: help setup setup-dev demo test fuzz frameworks lint format chaos bench lock openapi screenshots clean
 
 help:
 	@echo "make setup        the runtime into ./.venv (with ./.venv/bin/muster)"
@@ -70,6 +70,13 @@ bench: setup-dev $(if $(PEERS),.venv-peers/.ready)
 	@.venv-peers/bin/pip install -q -r tests/bench/requirements-peers.txt
 	@touch $@
 
+# Real frameworks for deploy/examples: gigabytes, in an environment of their own that nothing of Muster imports.
+frameworks: .venv-frameworks/.ready
+.venv-frameworks/.ready: tests/examples/requirements.txt
+	@$(PYTHON) -m venv .venv-frameworks
+	@.venv-frameworks/bin/pip install -q -r tests/examples/requirements.txt
+	@touch $@
+
 openapi: setup-dev
 	@$(BIN)/python manage.py spectacular --file docs/openapi.yaml
 	@$(BIN)/python -m deploy.client_types
@@ -88,4 +95,4 @@ lock: setup-dev
 		--no-emit-index-url --no-annotate --no-header -c requirements.lock -o requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) .venv-peers .demo
+	rm -rf $(VENV) .venv-peers .venv-frameworks .demo

@@ -5,9 +5,16 @@ from __future__ import annotations
 from celery import shared_task
 
 from apps.alerts import dead_man
+from apps.drills import traces
 
 
 @shared_task(name="muster.notify.dead_man")
 def signal_dead_man() -> None:
     """Every minute, while all is watched."""
     dead_man.signal()
+
+
+@shared_task(name="muster.notify.trace_drill")
+def trace_drill(drill_id: str) -> None:
+    """Where traces are on; a trace that is lost with its message is no loss of anything else."""
+    traces.send(drill_id)
