@@ -59,6 +59,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "apps.core.middleware.RequestIdMiddleware",
+    "apps.core.tracing_middleware.TracingMiddleware",
     "apps.core.access_log.AccessLogMiddleware",
     "apps.core.middleware.SecurityHeadersMiddleware",
     "apps.core.etags.EtagMiddleware",
@@ -107,6 +108,15 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+
+# Sign-in through an OpenID Connect provider, where its address and our name there are given.
+OIDC_ISSUER = env.text("MUSTER_OIDC_ISSUER")
+OIDC_CLIENT_ID = env.text("MUSTER_OIDC_CLIENT_ID")
+OIDC_CLIENT_SECRET = env.secret("MUSTER_OIDC_CLIENT_SECRET")
+OIDC_SCOPES = env.text("MUSTER_OIDC_SCOPES", "openid profile email groups")
+OIDC_GROUPS_CLAIM = env.text("MUSTER_OIDC_GROUPS_CLAIM", "groups")
+OIDC_ROLES = env.pairs("MUSTER_OIDC_ROLES")
+OIDC_LABEL = env.text("MUSTER_OIDC_LABEL", "Sign in with single sign-on")
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

@@ -27,6 +27,22 @@ class User(AbstractUser):
     is_service = models.BooleanField(default=False)
 
 
+class Identity(models.Model):
+    """Who a user is at an OpenID Connect provider. A subject is never given to another person; a name may be."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="identities")
+    issuer = models.CharField(max_length=255)
+    subject = models.CharField(max_length=255)
+    created_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="subject_once_at_issuer")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} at {self.issuer}"
+
+
 class ApiToken(models.Model):
     """A bearer token `mst_...`, kept only as SHA-256. It never gives more than its user's own role."""
 

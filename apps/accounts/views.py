@@ -12,7 +12,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from apps.accounts import selectors, services
+from apps.accounts import oidc, selectors, services
 from apps.accounts.forms import SignInForm, TokenForm
 from apps.accounts.models import Role
 
@@ -23,13 +23,15 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     form = SignInForm(request, request.POST or None)
     if request.method == "POST" and form.is_valid() and form.user is not None:
         login(request, form.user)
-        return redirect(_safe_next(request))
+        return redirect(safe_target(request, request.POST.get("next") or request.GET.get("next") or ""))
     status = 400 if request.method == "POST" else 200
-    return render(request, "accounts/sign_in.html", {"form": form, "next": request.GET.get("next", "")}, status=status)
+    provider = settings.OIDC_LABEL if oidc.is_configured() else ""
+    context = {"form": form, "next": request.GET.get("next", ""), "provider": provider}
+    return render(request, "accounts/sign_in.html", context, status=status)
 
 
-def _safe_next(request: HttpRequest) -> str:
-    target = request.POST.get("next") or request.GET.get("next") or ""
+def safe_target(request: HttpRequest, target: str) -> str:
+    """`target` where it is a page of this server, else the first page."""
     if url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
         return target
     return resolve_url(settings.LOGIN_REDIRECT_URL)
