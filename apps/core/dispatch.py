@@ -23,8 +23,13 @@ def wake_owner(owner_kind: str, owner_id: str) -> None:
     enqueue("muster.control.advance", owner_kind=owner_kind, owner_id=owner_id)
 
 
+def _origin() -> dict[str, str]:
+    """From which request this comes: for the logs and traces of whoever takes it."""
+    return {"request_id": logs.request_id.get(), "traceparent": logs.traceparent.get()}
+
+
 def _send(name: str, kwargs: dict[str, Any]) -> None:
     try:
-        current_app.send_task(name, kwargs=kwargs, retry=False, headers={"request_id": logs.request_id.get()})
+        current_app.send_task(name, kwargs=kwargs, retry=False, headers=_origin())
     except Exception as error:  # noqa: BLE001  (any broker trouble means the same: the sweeper will do it)
         log.warning("could not wake %s (%s); the sweeper will", name, error)

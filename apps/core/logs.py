@@ -12,11 +12,20 @@ request_id: ContextVar[str] = ContextVar("muster_request_id", default="")
 """The request that is being answered, or from which the task that runs was woken."""
 task_name: ContextVar[str] = ContextVar("muster_task_name", default="")
 trace_id: ContextVar[str] = ContextVar("muster_trace_id", default="")
-"""32 hex digits where traces are on (`controlplane.tracing`)."""
+"""32 hex digits where traces are on (`apps.core.tracing`)."""
+
+traceparent: ContextVar[str] = ContextVar("muster_traceparent", default="")
+"""The span under which what is woken now belongs, as a W3C header."""
 
 _CONTEXT = {"request_id": request_id, "task": task_name, "trace_id": trace_id}
 _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 MAX_TEXT = 16 * 1024
+
+
+def set_trace(parent: str) -> None:
+    """`parent` is a W3C traceparent, or empty."""
+    traceparent.set(parent)
+    trace_id.set(parent.split("-")[1] if parent else "")
 
 
 class JsonFormatter(logging.Formatter):

@@ -9,7 +9,8 @@ from django.utils import timezone
 
 from apps.checkpoints import placements
 from apps.checkpoints.models import Placement
-from apps.core.dispatch import wake_owner
+from apps.core import tracing
+from apps.core.dispatch import enqueue, wake_owner
 from apps.core.transitions import transition
 from apps.core.wakeups import announce
 from apps.drills.models import Drill, DrillRung
@@ -42,6 +43,8 @@ def finish(drill: Drill, outcome: Drill.Outcome, reason: str, *, actor: str = ""
     if drill.restore_node:
         wake_owner(OWNER_KIND, drill.pk)
     announce(f"drill:{drill.pk}")
+    if tracing.is_on():
+        enqueue("muster.notify.trace_drill", drill_id=drill.pk)
     for waiting in Drill.objects.filter(cluster_id=drill.cluster_id, state=Drill.State.WAITING).values_list(
         "pk", flat=True
     ):
