@@ -1,7 +1,7 @@
 """OpenTelemetry traces, switched on and configured by the OTEL_* variables alone: requests, tasks, and drills.
 
-Without an endpoint in the environment no exporter is imported and no span is made. A collector that is away costs nothing but
-its traces: spans are sent in batches from a thread of their own and dropped when they do not get through.
+Without an endpoint in the environment no exporter is imported and no span is made. A collector that is away costs
+nothing but its traces: spans are sent in batches from a thread of their own and dropped when they do not get through.
 """
 
 from __future__ import annotations
