@@ -42,7 +42,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 def start(tmp_path: Path) -> Any:
     """`start("dcp", "demo-1")`: the example as a process, saving to `ckpt` and reporting to `hooks`."""
     if not PYTHON.exists():
-        pytest.skip("the program .venv-frameworks/bin/python is missing: run `make frameworks`")
+        pytest.skip("the frameworks are not installed: run `make frameworks`")
     started: list[subprocess.Popen[bytes]] = []
     muster = tmp_path / "bin/muster"
     muster.parent.mkdir()
