@@ -35,9 +35,7 @@ def send(drill_id: str) -> bool:
         began_at = result.started_at or drill.started_at
         client = tracing.record_span(
             f"rank {result.rank}", began_at, result.seconds or 0.0, parent=whole, failed=result.error,
-            **{"muster.rank": result.rank, "host.name": result.node.name if result.node else "",
-               "muster.bytes": result.bytes, "muster.reader": result.effective,
-               "muster.cache_state": result.cache_state},
+            **_client_facts(result),
         )  # fmt: skip
         _trace_phases(result.phases, began_at, client)
     return True
@@ -53,6 +51,16 @@ def _facts(drill: Drill) -> dict[str, Any]:
         "muster.step": drill.checkpoint_step,
         "muster.bytes": drill.total_bytes,
         "muster.seconds": drill.seconds,
+    }
+
+
+def _client_facts(result: RankResult) -> dict[str, Any]:
+    return {
+        "muster.rank": result.rank,
+        "host.name": result.node.name if result.node else "",
+        "muster.bytes": result.bytes,
+        "muster.reader": result.effective,
+        "muster.cache_state": result.cache_state,
     }
 
 
