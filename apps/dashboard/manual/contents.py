@@ -11,7 +11,7 @@ GROUPS = (
     ("Start", ("deployment", "first-drill", "agent", "hooks", "slurm", "kubernetes", "s3")),
     ("Work with it", ("inventory", "findings", "resume", "audits", "tiers", "drills", "alerts", "formats", "engine")),
     ("Run it", ("operations", "monitoring", "security", "settings")),
-    ("Reference", ("api", "cli", "protocol")),
+    ("Reference", ("api", "rest", "cli", "protocol")),
 )
 OTHERS = "More"
 
