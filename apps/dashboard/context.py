@@ -48,6 +48,7 @@ SECTIONS = {
     "checkpoint": "checkpoints",
     "drill": "drills",
     "drill-start": "drills",
+    "drill-print": "drills",
     "drill-cancel": "drills",
     "drills-stop": "drills",
     "drills-compare": "drills",

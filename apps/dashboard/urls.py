@@ -65,6 +65,7 @@ urlpatterns = [
     path("drills/compare/", compare.compare, name="drills-compare"),
     path("drills/<str:drill_id>/", drills.drill_detail, name="drill"),
     path("drills/<str:drill_id>/inside/", inside.drill_inside, name="drill-inside"),
+    path("drills/<str:drill_id>/print/", drills.drill_print, name="drill-print"),
     path("drills/<str:drill_id>/live/", drills.drill_live, name="drill-live"),
     path("drills/<str:drill_id>/approve/", rules.drill_approve, name="drill-approve"),
     path("drills/<str:drill_id>/cancel/", drills.drill_cancel, name="drill-cancel"),

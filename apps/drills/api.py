@@ -23,6 +23,8 @@ from apps.drills.compare_serializers import CompareQuerySerializer, ComparisonSe
 from apps.drills.filters import DrillFilter, PlanFilter
 from apps.drills.finish import OWNER_KIND
 from apps.drills.models import Drill, DrillControl, DrillPlan, PlanOccurrence, RankResult
+from apps.drills.report import report
+from apps.drills.report_serializers import DrillReportSerializer
 from apps.drills.rules_serializers import PreviewSerializer
 from apps.drills.serializers import (
     CalendarQuerySerializer,
@@ -87,6 +89,16 @@ class DrillViewSet(ReadViewSet):
         drill = self.get_object()
         self.authorize(drill.cluster_id)
         return Response(DrillDetailSerializer(services.cancel_drill(drill=drill, actor=self.actor)).data)
+
+    @extend_schema(
+        operation_id="get_drill_report",
+        summary="A drill in one document: its story, every figure, each client, and what it does not prove",
+        request=None,
+        responses=DrillReportSerializer,
+    )
+    @action(detail=True, methods=["get"])
+    def report(self, request: Request, pk: str) -> Response:
+        return Response(DrillReportSerializer(report(self.get_object())).data)
 
     @extend_schema(
         operation_id="approve_drill",

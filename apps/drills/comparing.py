@@ -63,17 +63,21 @@ def subject(drill: Drill, results: Sequence[RankResult]) -> Subject:
 
 def last_comparable(drill: Drill) -> Drill | None:
     """The newest earlier drill that restored and did the same: run, kind, tier, backend, clients, cap and fault."""
-    own = _widest(drill)
-    return next((one for one in _earlier(drill) if _is_like(one, drill) and one.client_count == own), None)
+    return held_against(drill)[0]
 
 
 def last_good(drill: Drill) -> Drill | None:
     """What to hold it against: the newest earlier one of its kind that restored and was not late, one that did the same
     before any other."""
-    own = _widest(drill)
-    good = [one for one in _earlier(drill) if one.objective_state != Drill.ObjectiveState.BREACHED]
-    like = (one for one in good if _is_like(one, drill) and one.client_count == own)
-    return next(like, good[0] if good else None)
+    return held_against(drill)[1]
+
+
+def held_against(drill: Drill) -> tuple[Drill | None, Drill | None]:
+    """The last comparable one, and the last good one, in two queries."""
+    own, earlier = _widest(drill), _earlier(drill)
+    like = [one for one in earlier if _is_like(one, drill) and one.client_count == own]
+    good = [one for one in earlier if one.objective_state != Drill.ObjectiveState.BREACHED]
+    return next(iter(like), None), next((one for one in like if one in good), good[0] if good else None)
 
 
 def _earlier(drill: Drill) -> list[Any]:

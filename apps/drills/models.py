@@ -11,11 +11,9 @@ from apps.checkpoints.models import Placement, RunAttempt, TrainingRun
 from apps.core.fields import IdField
 from apps.core.models import Occurrence, Scheduled
 from apps.drills.node_models import NodeAction as NodeAction
+from apps.drills.reload import FROM_MEMORY_RATIO as FROM_MEMORY_RATIO
 from apps.fleet.models import Cluster, Node, TaskGroup
 from apps.storage.models import StorageTier
-
-FROM_MEMORY_RATIO = 0.05
-"""More than this cached before, and the rate speaks of memory too, not of the tier."""
 
 
 def efficiency(

@@ -325,6 +325,12 @@ def _deadline_seconds(drill: Drill, ready: Preparation) -> float:
 
 def _client_facts(ready: Preparation) -> list[dict[str, Any]]:
     return [
-        {"agent": agent.pk, "node": agent.node.name, "ranks": list(share.ranks), "bytes": share.total_bytes}
+        {
+            "agent": agent.pk,
+            "node": agent.node.name,
+            "version": agent.version,
+            "ranks": list(share.ranks),
+            "bytes": share.total_bytes,
+        }
         for share, agent in zip(ready.shares, ready.agents, strict=True)
     ]

@@ -11,6 +11,8 @@ SLOWEST_EXPECTED_BYTES_PER_SECOND = 20_000_000
 """A client below this for its whole share is called stuck: a cold tier over one slow link is still faster."""
 MIN_DEADLINE_SECONDS = 300.0
 STRAGGLER_RATIO = 1.25
+FROM_MEMORY_RATIO = 0.05
+"""More than this cached before, and the rate speaks of memory too, not of the tier."""
 
 
 @dataclass(frozen=True)

@@ -173,6 +173,7 @@ OPERATIONS: dict[str, Needs] = {
     "list_drills": VIEWER,
     "get_drill": VIEWER,
     "compare_drills": VIEWER,
+    "get_drill_report": VIEWER,
     "list_drill_ranks": VIEWER,
     "list_drill_events": VIEWER,
     "create_drill": Needs(OPERATOR, body=lambda ids: {"run": ids["run"], "kind": "reload", "choice": "latest"}),

@@ -27,6 +27,8 @@ PAGES = [
     "rank-shards",
     "move",
     "drills",
+    "drill-print",
+    "drill-print-failover",
     "drill-failover",
     "drill-reload",
     "drill-herd",

@@ -278,6 +278,8 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "rank-shards": f"/placements/{scene.good.pk}/rank-shards/",
         "checkpoint-damaged": f"/checkpoints/{scene.damaged.checkpoint_id}/",
         "drills": "/drills/",
+        "drill-print": f"/drills/{scene.herd.pk}/print/",
+        "drill-print-failover": f"/drills/{scene.failover.pk}/print/",
         "drill-failover": f"/drills/{scene.failover.pk}/",
         "drill-reload": f"/drills/{scene.reload.pk}/",
         "drill-herd": f"/drills/{scene.herd.pk}/",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from django.utils.safestring import SafeString
 
 from apps.dashboard.standing import address, bound, button, linked
+from apps.dashboard.templatetags.pages import prose, unbroken
 from apps.recovery.evidence import Evidence
 from apps.recovery.next_action import Action, NextAction
 from apps.recovery.sentence import About, Known, Part
@@ -27,6 +29,12 @@ def test_a_number_and_its_unit_stay_on_one_line() -> None:
     assert (
         text.replace("\N{NO-BREAK SPACE}", "_") == "back in 80_s of 4_min 05_s, 71.3_% at 9.7_GB/s, 4 steps of 2 steps"
     )
+
+
+def test_a_sentence_with_code_in_it_is_escaped_once() -> None:
+    shown = unbroken(prose("set `a < b` for 5 s"))
+    assert shown == "set <code>a &lt; b</code> for 5\N{NO-BREAK SPACE}s" and isinstance(shown, SafeString)
+    assert not isinstance(unbroken("<b> 5 s"), SafeString)
 
 
 @pytest.mark.parametrize(

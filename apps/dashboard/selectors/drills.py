@@ -9,6 +9,7 @@ from apps.core.models import Transition
 from apps.dashboard.charts import herd, ranks
 from apps.drills import selectors
 from apps.drills.models import Drill, DrillRung, RankResult
+from apps.drills.report import widest_results
 from apps.drills.rounds import typical
 
 
@@ -40,12 +41,7 @@ def ladder(drill: Drill) -> list[herd.Step]:
 
 def results(drill: Drill) -> list[RankResult]:
     """What each client of the widest rung that has results measured, by rank."""
-    measured = DrillRung.objects.filter(drill=drill, placement=drill.placement_id, results__isnull=False)
-    rungs = list(measured.distinct().order_by("order"))
-    if not rungs:
-        return []
-    rung = typical(rungs)[-1]
-    return list(RankResult.objects.filter(rung=rung).select_related("node", "rung__drill").order_by("rank"))
+    return widest_results(drill)
 
 
 def clients(rows: list[RankResult]) -> list[ranks.Client]:

@@ -20,6 +20,7 @@ from apps.dashboard.forms import SHOWN_WHEN
 from apps.dashboard.palette import css_name
 from apps.dashboard.standing import bound
 from apps.dashboard.words import LOOKS, RESCHEDULING, STANDBY_STEPS, TRUST_MEANS, look
+from apps.drills.meaning import ABOVE_RATIO
 
 register = template.Library()
 _LARGE = re.compile(r"(?<![\w.,-])[0-9]{5,18}(?![\w-]|[.,]\d)")
@@ -185,8 +186,31 @@ def prose(text: str) -> SafeString:
 
 @register.filter
 def unbroken(text: str) -> str:
-    """A sentence in which no line ends between a number and its unit."""
-    return bound(text)
+    """A sentence in which no line ends between a number and its unit; one that is safe stays so."""
+    shown = bound(text)
+    return SafeString(shown) if isinstance(text, SafeString) else shown
+
+
+@register.filter
+def of_ceiling(ratio: float | None) -> str:
+    """A share of a measured ceiling; what beats it is no percentage, since the ceiling was none."""
+    if ratio is None:
+        return units.NOT_MEASURED
+    return "above it" if ratio > ABOVE_RATIO else units.percent(min(ratio, 1.0))
+
+
+@register.filter
+def against_ceiling(ratio: float) -> str:
+    return "above the ceiling" if ratio > ABOVE_RATIO else f"{units.percent(min(ratio, 1.0))} of the ceiling"
+
+
+@register.filter
+def change_words(change: Any) -> str:
+    """`+13 s, +38 %`; empty where a difference has no size."""
+    parts = [] if change.seconds is None else [f"{'+' if change.seconds > 0 else ''}{units.duration(change.seconds)}"]
+    if change.ratio is not None:
+        parts.append(f"{100 * change.ratio:+.0f} %")
+    return ", ".join(parts)
 
 
 @register.filter

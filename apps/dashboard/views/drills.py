@@ -24,8 +24,10 @@ from apps.dashboard.facets import facet
 from apps.dashboard.forms import DrillForm
 from apps.dashboard.selectors import drills as rows_of
 from apps.drills import comparing, preview, safety, selectors, services
-from apps.drills.models import Drill, DrillKind
+from apps.drills.models import Drill, DrillKind, RankResult
 from apps.drills.progress import progress_of
+from apps.drills.story import story_of
+from apps.drills.titles import title_of
 from apps.fleet.access import require_role, role_on, scoped
 from apps.storage.models import StorageTier
 
@@ -39,6 +41,7 @@ OUTCOMES = [
     ("lost", "Lost"),
 ]
 LIVE_SECONDS = 2
+PRINTED_CLIENTS = 64
 FAR_RATIO = 5
 
 
@@ -64,10 +67,8 @@ def drill_list(request: HttpRequest) -> HttpResponse:
 @pages.page
 def drill_detail(request: HttpRequest, drill_id: str) -> HttpResponse:
     drill = _drill(request, drill_id)
-    finished = drill.state == Drill.State.FINISHED
     context = {
         **_live_context(drill),
-        "last_good": comparing.last_good(drill) if finished else None,
         "can_operate": pages.operates(request, drill.cluster_id),
         "has_live": drill.state != Drill.State.FINISHED,
         "waits_for_approval": _waits_for(drill, request.user.get_username()),
@@ -82,6 +83,31 @@ def drill_live(request: HttpRequest, drill_id: str) -> HttpResponse:
     return render(request, "dashboard/parts/drill_live.html", _live_context(drill))
 
 
+@pages.page
+def drill_print(request: HttpRequest, drill_id: str) -> HttpResponse:
+    """The drill on paper: its story and its figures, with bars in place of charts."""
+    drill = _drill(request, drill_id)
+    results = rows_of.results(drill)
+    last = sorted((row for row in results if row.seconds is not None), key=_end)[-PRINTED_CLIENTS:]
+    scale = max((row.seconds or 0.0 for row in last), default=0.0)
+    context = {
+        "drill": drill,
+        "title": title_of(drill),
+        "story": story_of(drill, results, comparing.last_comparable(drill)),
+        "storage_only": drill.is_storage_only,
+        "bar": bar(drill.phases, drill.seconds, None if _is_far(drill) else drill.objective_seconds),
+        "bars": [(row, bar(row.phases, row.seconds, None, scale or None)) for row in last],
+        "result_count": len(results),
+        "events": rows_of.events(drill),
+        "boundaries": boundaries_of(drill),
+    }
+    return render(request, "dashboard/drill_print.html", context)
+
+
+def _end(row: RankResult) -> float:
+    return (row.started_at.timestamp() if row.started_at else 0.0) + (row.seconds or 0.0)
+
+
 def _drill(request: HttpRequest, drill_id: str) -> Drill:
     drill: Drill = pages.find(request, rows_of.drills(), "cluster", drill_id)
     return drill
@@ -94,13 +120,16 @@ def _live_context(drill: Drill) -> dict[str, Any]:
     steps = rows_of.ladder(drill) if drill.kind == DrillKind.HERD else []
     query = "?" + _query(drill=drill.pk)
     events = rows_of.events(drill)
+    before, last_good = comparing.held_against(drill) if finished else (None, None)
     return {
         "drill": drill,
+        "last_good": last_good,
         "run": drill.run,
         "finished": finished,
         "live_seconds": 0 if finished else LIVE_SECONDS,
         "title": title_of(drill),
         "storage_only": drill.is_storage_only,
+        "story": story_of(drill, rows, before) if finished else None,
         "standby_steps": drill.steps.order_by("order") if drill.kind == DrillKind.STANDBY else [],
         "unmeasured": [LABELS[phase].lower() for phase in not_measured(drill.phases)] if drill.phases else [],
         "bar": bar(drill.phases, drill.seconds, None if _is_far(drill) else drill.objective_seconds),
@@ -134,25 +163,6 @@ def _query(**parameters: str) -> str:
     query = QueryDict(mutable=True)
     query.update(parameters)
     return query.urlencode()
-
-
-_VERBS = {
-    DrillKind.RELOAD: "Reload",
-    DrillKind.HERD: "Herd reload",
-    DrillKind.BANDWIDTH: "Bandwidth by reading",
-    DrillKind.LOADER_COMPARE: "Loader comparison",
-}
-
-
-def title_of(drill: Drill) -> str:
-    """`Herd reload of step 12,400 on nvme`."""
-    if not drill.is_storage_only:
-        return f"{drill.get_kind_display()} of {drill.run.name}"
-    verb = _VERBS[DrillKind(drill.kind)]
-    of = "" if drill.kind == DrillKind.BANDWIDTH else " of"
-    what = f"{of} step {drill.checkpoint_step:,}" if drill.checkpoint_step is not None else f"{of} {drill.run.name}"
-    where = f" on {drill.placement.tier.name}" if drill.placement else ""
-    return verb + what + where
 
 
 def _is_far(drill: Drill) -> bool:

@@ -12,8 +12,8 @@ from apps.dashboard import pages
 from apps.dashboard.charts import finish, phase_map, ranks, throughput
 from apps.dashboard.selectors import drills as rows_of
 from apps.dashboard.selectors import inside
-from apps.dashboard.views.drills import title_of
 from apps.drills.models import Drill
+from apps.drills.titles import title_of
 
 
 @pages.page

@@ -239,6 +239,10 @@ class Operations:
         """Whether drills may run."""
         return cast("t.Control", self.call("GET", "/drill-control/"))
 
+    def get_drill_report(self, id: str, /) -> t.DrillReport:
+        """A drill in one document: its story, every figure, each client, and what it does not prove."""
+        return cast("t.DrillReport", self.call("GET", f"/drills/{part(id)}/report/"))
+
     def get_drill_rules(self, cluster: str, /) -> t.Rules:
         """What drills may do here."""
         return cast("t.Rules", self.call("GET", f"/clusters/{part(cluster)}/drill-rules/"))

@@ -937,6 +937,25 @@ class Drill(TypedDict):
     fault_at: str | None
 
 
+class DrillChange(TypedDict):
+    what: str
+    label: str
+    before: str
+    after: str
+    ratio: float | None
+    seconds: float | None
+
+
+class DrillComparison(TypedDict):
+    """With the last passed drill of the same run, kind, tier, backend, cap, fault and number of clients."""
+
+    with_drill: str
+    at: str
+    seconds: float | None
+    changes: list[DrillChange]
+    sentence: str
+
+
 class DrillDetail(TypedDict):
     """With its rounds, its steps, what only its kind has, and, while it works, how far each client is."""
 
@@ -1010,6 +1029,83 @@ class DrillDetail(TypedDict):
     progress: list[ClientProgress]
 
 
+class DrillFact(TypedDict):
+    label: str
+    words: str
+
+
+class DrillLastClient(TypedDict):
+    """Who came last. Seconds run from the first client's start."""
+
+    name: str
+    ranks: list[int]
+    end_seconds: float
+    after_median_seconds: float
+    phase: str
+    excess_seconds: float
+    rate_ratio: float | None
+    without_seconds: float
+    is_straggler: bool
+    sentence: str
+
+
+class DrillPhase(TypedDict):
+    phase: str
+    seconds: float | None
+
+
+class DrillReport(TypedDict):
+    """A drill in one document. null is "not measured"."""
+
+    report_version: int
+    drill: str
+    title: str
+    cluster: str
+    run: str
+    plan: str | None
+    step: int | None
+    tier: str | None
+    path: str | None
+    kind: str
+    state: str
+    outcome: str
+    objective_state: str
+    reason: str
+    requested_by: str
+    approved_by: str
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    fault_at: str | None
+    objective_seconds: float | None
+    seconds: float | None
+    total_bytes: int | None
+    bytes_per_second: float | None
+    cached_ratio_before: float | None
+    verified: bool | None
+    start_skew_seconds: float | None
+    jain_index: float | None
+    lost_steps: int | None
+    lost_seconds: float | None
+    unattributed_seconds: float | None
+    efficiency_ratio: float | None
+    is_storage_only: bool
+    story: DrillStory
+    phases: list[DrillPhase]
+    facts: dict[str, Any]
+    client_count: int
+    clients: list[dict[str, Any]]
+    steps: list[dict[str, Any]]
+    events: list[DrillReportEvent]
+
+
+class DrillReportEvent(TypedDict):
+    at: str
+    state: str
+    reason: str
+    actor: str
+
+
 class DrillStep(TypedDict):
     """One timed step of a standby drill: probe_spare, drain_node, bring_in, gate, return_node, park_spare."""
 
@@ -1018,6 +1114,17 @@ class DrillStep(TypedDict):
     ended_at: str | None
     seconds: float | None
     detail: dict[str, Any]
+
+
+class DrillStory(TypedDict):
+    lead: str
+    asked: list[DrillFact]
+    done: list[DrillFact]
+    ceiling: str
+    is_above_ceiling: bool
+    last: DrillLastClient | None
+    comparison: DrillComparison | None
+    not_proven: list[str]
 
 
 class Evidence(TypedDict):
