@@ -20,6 +20,7 @@ SAME_RATIO = 1.1
 LEAST_SECONDS = 0.1
 LEAST_RATIO = 0.05
 MOST_NAMED = 4
+NOT_SET = "not set"
 
 Fact = str | float | bool | tuple[str, ...] | None
 
@@ -124,8 +125,9 @@ class Difference:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The values in words, "not measured" for None."""
-        return tuple(words(self.field.unit, value) for value in self.values)
+        """The values in words. None: of what was asked it is "not set", of everything else "not measured"."""
+        none = NOT_SET if self.field.topic is Topic.ASKED else units.NOT_MEASURED
+        return tuple(none if value is None else words(self.field.unit, value) for value in self.values)
 
     @property
     def sentence(self) -> str:
