@@ -57,7 +57,7 @@ def _mounts(probe: ProbeBody, needs: Needs) -> Check:
             wrong.append(f"its agent may not read {root}")
         elif not mount.problem and mount.file_system != name:
             wrong.append(f"{root} is {mount.file_system} and not {name}")
-    return Check("mounts", not wrong, "; ".join(wrong) or f"{len(probe.mounts)} as they should be")
+    return Check("mounts", not wrong, "; ".join(wrong) or f"{len(probe.mounts)} mounted as expected")
 
 
 def _space(probe: ProbeBody) -> Check:

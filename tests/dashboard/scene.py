@@ -201,7 +201,7 @@ def _standby(run: TrainingRun, now: datetime) -> Drill:
         facts={"node": "gpu-2", "spare": "gpu-4", "gpu_count": 8},
     )
     checks = [
-        {"name": "mounts", "is_fit": True, "detail": "2 as they should be"},
+        {"name": "mounts", "is_fit": True, "detail": "2 mounted as expected"},
         {"name": "free_space", "is_fit": True, "detail": "at least 41 % is free"},
         {"name": "gpus", "is_fit": True, "detail": "8 GPUs, 8 needed"},
         {"name": "reload_speed", "is_fit": None, "detail": "no reload drill has measured it within 90 days"},
