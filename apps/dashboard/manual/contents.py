@@ -9,7 +9,10 @@ from django.conf import settings
 
 GROUPS = (
     ("Start", ("deployment", "first-drill", "agent", "hooks", "slurm", "kubernetes", "s3")),
-    ("Work with it", ("inventory", "findings", "resume", "audits", "tiers", "drills", "alerts", "formats", "engine")),
+    (
+        "Work with it",
+        ("inventory", "readiness", "findings", "resume", "audits", "tiers", "drills", "alerts", "formats", "engine"),
+    ),
     ("Run it", ("operations", "monitoring", "security", "settings")),
     ("Reference", ("api", "rest", "cli", "protocol")),
 )
