@@ -103,6 +103,8 @@ PAGES = [
     "health",
     "access",
 ]
+MANUAL = ["/manual/", "/manual/?q=shard_missing", "/manual/findings/", "/manual/deployment/", "/manual/formats/"]
+"""Read without an account, so in no scene. The pages: one of codes, one of long commands and the longest."""
 WIDTHS = (1280, 768, 390)
 
 
@@ -136,14 +138,27 @@ def overflow(page: Page) -> int:
 def test_a_page_is_whole_accessible_and_fits_every_window(
     site: Any, open_context: Callable[..., BrowserContext], name: str, theme: str
 ) -> None:
-    page = open_context(color_scheme=theme).new_page()
+    look_at(open_context(color_scheme=theme).new_page(), site.url + site.pages[name], theme)
+
+
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("path", MANUAL)
+def test_a_page_of_the_manual_is_too_for_somebody_without_an_account(
+    site: Any, browser: Any, path: str, theme: str
+) -> None:
+    context = browser.new_context(color_scheme=theme)
+    look_at(context.new_page(), site.url + path, theme)
+    context.close()
+
+
+def look_at(page: Page, url: str, theme: str) -> None:
     complaints = watched(page)
-    page.goto(site.url + site.pages[name])
+    page.goto(url)
     assert page.locator("html").get_attribute("data-theme") == theme
     wait_for_charts(page)
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
-        assert overflow(page) <= 0, f"{name} is {overflow(page)} px wider than a window of {width} px"
+        assert overflow(page) <= 0, f"{url} is {overflow(page)} px wider than a window of {width} px"
     page.set_viewport_size({"width": 1280, "height": 900})
     violations = Axe().run(page).response["violations"]
     found = [(v["id"], v["nodes"][0]["html"][:200], v["nodes"][0].get("failureSummary", "")[:300]) for v in violations]
