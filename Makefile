@@ -61,7 +61,7 @@ chaos: setup-dev
 		tests/contract/test_transfers_among_crashes.py
 
 BENCH ?= reload
-BENCHES := reload s3 scan s3_listing metadata
+BENCHES := reload s3 scan s3_listing metadata pages
 bench: setup-dev $(if $(PEERS),.venv-peers/.ready)
 	@for one in $(if $(filter all,$(BENCH)),$(BENCHES),$(BENCH)); do $(BIN)/python -m tests.bench.bench_$$one || exit 1; done
 

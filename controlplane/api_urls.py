@@ -18,4 +18,5 @@ urlpatterns = [
     path("v1/", include("apps.drills.api_urls")),
     path("v1/", include("apps.recovery.api_urls")),
     path("v1/", include("apps.alerts.api_urls")),
+    path("v1/", include("apps.dashboard.api_urls")),
 ]

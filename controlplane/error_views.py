@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from django.core.exceptions import DisallowedHost
-from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.template.loader import render_to_string
 from django.views import defaults
 
 from apps.core import problems
@@ -19,7 +20,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     if not request.path.startswith(PROGRAM_PATHS):
-        return defaults.bad_request(request, exception)
+        return _page(request, 400)
     if isinstance(exception, DisallowedHost):
         return _problem(request, 400, "This server does not answer to that host name; add it to MUSTER_ALLOWED_HOSTS.")
     return _problem(request, 400, "The request could not be understood.")
@@ -28,7 +29,13 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 def server_error(request: HttpRequest) -> HttpResponseBase:
     if request.path.startswith(PROGRAM_PATHS):
         return _problem(request, 500, "Something went wrong here; the server's log has it under this request id.")
-    return defaults.server_error(request)
+    return _page(request, 500)
+
+
+def _page(request: HttpRequest, status: int) -> HttpResponse:
+    """Without what other pages read from the database: it may be what failed."""
+    body = render_to_string(f"{status}.html", {"request_id": getattr(request, "request_id", "")})
+    return HttpResponse(body, status=status)
 
 
 def _problem(request: HttpRequest, status: int, detail: str) -> JsonResponse:

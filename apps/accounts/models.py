@@ -72,3 +72,22 @@ class ActivityEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor}: {self.action} {self.target_kind} {self.target_id}"
+
+
+class SavedView(models.Model):
+    """The query of a list under a name: one's own, or for everybody who signs in."""
+
+    id = IdField(prefix="vew")
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="saved_views")
+    list_name = models.CharField(max_length=32)
+    name = models.CharField(max_length=100)
+    query = models.CharField(max_length=2000, blank=True)
+    shared = models.BooleanField(default=False)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["owner", "list_name", "name"], name="view_name_of_owner")]
+        indexes = [models.Index(fields=["list_name", "shared"], name="view_of_list")]
+
+    def __str__(self) -> str:
+        return self.name

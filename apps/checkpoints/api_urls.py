@@ -24,6 +24,7 @@ router.register("placements", api.PlacementViewSet, "api-placement")
 router.register(rf"placements/(?P<placement>{api.ID})/shards", api.PlacementShardViewSet, "api-placement-shard")
 router.register(rf"placements/(?P<placement>{api.ID})/evidence", api.EvidenceViewSet, "api-placement-evidence")
 router.register("findings", api.FindingViewSet, "api-finding")
+router.register("inventory-changes", scan_api.InventoryChangeViewSet, "api-inventory-change")
 router.register("scans", scan_api.ScanViewSet, "api-scan")
 router.register(rf"scans/(?P<scan>{api.ID})/changes", scan_api.ScanChangeViewSet, "api-scan-change")
 

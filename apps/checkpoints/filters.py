@@ -153,3 +153,19 @@ class ScanChangeFilter(filters.FilterSet):  # type: ignore[misc]  # it ships no 
     class Meta:
         model = ScanChange
         fields = ["kind"]
+
+
+class InventoryChangeFilter(_Filters):
+    cluster_lookup = "scan__tier__cluster"
+    run_lookup = "placement__checkpoint__run"
+    cluster = filters.CharFilter(method="of_cluster", label="Cluster id or name")
+    run = filters.CharFilter(method="of_run", label="Run id or name")
+    tier = filters.CharFilter(field_name="scan__tier_id", label="Tier id")
+    scan = filters.CharFilter(field_name="scan_id", label="Scan id")
+    kind = ChoiceInFilter(choices=ScanChange.Kind.choices, label="Kind")
+    scanned_after = filters.IsoDateTimeFilter(field_name="scan__created_at", lookup_expr="gte")
+    scanned_before = filters.IsoDateTimeFilter(field_name="scan__created_at", lookup_expr="lt")
+
+    class Meta:
+        model = ScanChange
+        fields = ["cluster", "run", "tier", "scan", "kind"]

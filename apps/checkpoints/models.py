@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models.functions import Coalesce
 
 from apps.checkpoints.scan_models import InventoryScan as InventoryScan
 from apps.checkpoints.scan_models import ScanChange as ScanChange
@@ -170,7 +171,14 @@ class Checkpoint(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "step"], name="checkpoint_step_in_run")]
-        indexes = [models.Index(fields=["-created_at", "-id"], name="checkpoint_newest")]
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="checkpoint_newest"),
+            # lists go by when it was saved, or first seen where the storage does not say
+            models.Index(
+                Coalesce("saved_at", "created_at").desc(), models.F("id").desc(), name="checkpoint_known_newest"
+            ),
+            models.Index(fields=["-total_bytes", "-id"], name="checkpoint_largest"),
+        ]
 
     def __str__(self) -> str:
         return f"step {self.step} of {self.run_id}"

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema, extend_schema_view
-from rest_framework import status
+from rest_framework import mixins, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,11 +14,12 @@ from rest_framework.response import Response
 from apps.accounts.models import Role
 from apps.checkpoints import scan_diffs, scans
 from apps.checkpoints.api import ID, PartsViewSet
-from apps.checkpoints.filters import ScanChangeFilter, ScanFilter
+from apps.checkpoints.filters import InventoryChangeFilter, ScanChangeFilter, ScanFilter
 from apps.checkpoints.models import InventoryScan, ScanChange
 from apps.checkpoints.serializers import (
     CreateScanSerializer,
     DiffQuerySerializer,
+    InventoryChangeSerializer,
     InventoryDiffSerializer,
     ScanChangeSerializer,
     ScanSerializer,
@@ -27,7 +28,7 @@ from apps.core.errors import InvalidInput
 from apps.core.serializers import body_of, query_of
 from apps.fleet.access import scoped
 from apps.fleet.models import Agent
-from apps.fleet.rest import ReadViewSet
+from apps.fleet.rest import ReadViewSet, ScopedViewSet
 from apps.storage.models import StorageTier
 
 
@@ -107,3 +108,14 @@ class ScanChangeViewSet(PartsViewSet):
 
     def of_parent(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         return rows.filter(scan=self.parent(InventoryScan.objects.all(), "tier__cluster", self.kwargs["scan"]))
+
+
+@extend_schema_view(
+    list=extend_schema(operation_id="list_inventory_changes", summary="What scans of any tier found different")
+)
+class InventoryChangeViewSet(mixins.ListModelMixin, ScopedViewSet):
+    queryset = ScanChange.objects.select_related("scan__tier", "placement__checkpoint__run")
+    serializer_class = InventoryChangeSerializer
+    filterset_class = InventoryChangeFilter
+    cluster_path = "scan__tier__cluster"
+    sort_fields = ("-id",)

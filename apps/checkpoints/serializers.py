@@ -261,6 +261,15 @@ class ScanChangeSerializer(serializers.ModelSerializer[ScanChange]):
         read_only_fields = fields
 
 
+class InventoryChangeSerializer(ScanChangeSerializer):
+    tier = serializers.CharField(source="scan.tier_id", read_only=True)
+    scanned_at = serializers.DateTimeField(source="scan.created_at", read_only=True)
+
+    class Meta(ScanChangeSerializer.Meta):
+        fields = ["scan", "scanned_at", "tier", *ScanChangeSerializer.Meta.fields]
+        read_only_fields = fields
+
+
 class DiffQuerySerializer(StrictSerializer):
     since = serializers.CharField(
         max_length=40,

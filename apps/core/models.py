@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from apps.core.fields import IdField
+
 
 class Transition(models.Model):
     """One change of one state: what, from, to, why and by whom. History, alerts and live pages read these."""
@@ -109,3 +111,59 @@ class IdempotentRequest(models.Model):
 
     def __str__(self) -> str:
         return f"request {self.scope_sha256[:8]}: {self.status or 'running'}"
+
+
+class BulkOperation(Sliced):
+    """One verb over many rows, as somebody asked for it; each row is an item with a result of its own."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "Queued"
+        RUNNING = "running", "Running"
+        FINISHED = "finished", "Finished"
+        CANCELLED = "cancelled", "Cancelled"
+
+    id = IdField(prefix="blk")
+    list_name = models.CharField(max_length=32)
+    verb = models.CharField(max_length=32)
+    parameters = models.JSONField(default=dict)
+    query = models.TextField(blank=True)
+    """The list's query that the rows matched; empty where they were ticked one by one."""
+    actor = models.CharField(max_length=150)
+    state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
+    total_count = models.PositiveIntegerField()
+    done_count = models.PositiveIntegerField(default=0)
+    refused_count = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="bulk_newest"),
+            models.Index(fields=["next_attempt_at"], name="bulk_due", condition=~models.Q(next_attempt_at=None)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.list_name} for {self.actor}"
+
+
+class BulkItem(models.Model):
+    """One row of a bulk operation and what became of it."""
+
+    class Outcome(models.TextChoices):
+        NONE = "", "Waiting"
+        DONE = "done", "Done"
+        REFUSED = "refused", "Refused"
+
+    operation = models.ForeignKey(BulkOperation, on_delete=models.CASCADE, related_name="items")
+    target_id = models.CharField(max_length=40)
+    label = models.CharField(max_length=200)
+    outcome = models.CharField(max_length=16, choices=Outcome, default=Outcome.NONE, blank=True)
+    detail = models.TextField(blank=True)
+    done_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["operation", "target_id"], name="item_once_in_operation")]
+        indexes = [models.Index(fields=["operation", "outcome", "id"], name="item_outcome")]
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.outcome or 'waiting'}"

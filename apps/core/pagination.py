@@ -38,7 +38,7 @@ def keyset_page(queryset: QuerySet[Any], *, order: str, limit: int, cursor: str 
     rows_descending = descending != backward
     rows = queryset.order_by(*((f"-{field}", "-pk") if rows_descending else (field, "pk")))
     if position is not None:
-        rows = rows.filter(_beyond(field, position, rows_descending))
+        rows = _beyond(rows, field, position, rows_descending)
     found = list(rows[: limit + 1])
     more, found = len(found) > limit, found[:limit]
     if backward:
@@ -56,10 +56,12 @@ def bounded_count(queryset: QuerySet[Any]) -> dict[str, Any]:
     return {"value": min(value, MAX_COUNT), "relation": "eq" if value <= MAX_COUNT else "gte"}
 
 
-def _beyond(field: str, position: tuple[Any, Any], descending: bool) -> Q:
+def _beyond(rows: QuerySet[Any], field: str, position: tuple[Any, Any], descending: bool) -> QuerySet[Any]:
+    """The bound on `field` alone is what an index can begin at; the rest only drops ties that were shown."""
     value, pk = position
     compare = "lt" if descending else "gt"
-    return Q(**{f"{field}__{compare}": value}) | Q(**{field: value, f"pk__{compare}": pk})
+    ties = Q(**{f"{field}__{compare}": value}) | Q(**{field: value, f"pk__{compare}": pk})
+    return rows.filter(ties, **{f"{field}__{compare}e": value})
 
 
 def _cursor(row: Any, order: str, field: str, backward: bool) -> str:

@@ -12,7 +12,8 @@ from apps.accounts.access import global_role
 from apps.accounts.models import Role
 from apps.alerts import own_health
 from apps.alerts.models import Alert
-from apps.core import heartbeats
+from apps.core import heartbeats, zones
+from apps.core.errors import InvalidInput
 from apps.core.models import Heartbeat
 from apps.fleet.access import scoped
 
@@ -28,6 +29,8 @@ NAVIGATION = (
 )
 MORE = (
     ("objectives", "Objectives"),
+    ("clusters", "Clusters"),
+    ("changes", "Inventory changes"),
     ("incidents", "Incidents"),
     ("policies", "Retention policies"),
     ("transfers", "Transfers"),
@@ -61,7 +64,9 @@ SECTIONS = {
     "objective-save": "objectives",
     "incident": "incidents",
     "rank-shards": "checkpoints",
-    "cluster-rules": "nodes",
+    "cluster": "clusters",
+    "cluster-rules": "clusters",
+    "plan-grid": "plans",
     "node": "nodes",
     "audit": "audits",
     "audit-print": "audits",
@@ -97,9 +102,18 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "navigation": NAVIGATION,
         "more_navigation": MORE,
         "section": SECTIONS.get(name, name),
+        "zone": _zone(request),
         "my_role": global_role(user) if signed_in else Role.NONE,
         "frame": SimpleLazyObject(lambda: _frame(request, name)) if signed_in else {},
     }
+
+
+def _zone(request: HttpRequest) -> zones.Choice:
+    """The reader's; UTC on the page that says that there is no such zone."""
+    try:
+        return zones.choice_of(request)
+    except InvalidInput:
+        return zones.Choice(zones.UTC, "UTC")
 
 
 def _frame(request: HttpRequest, page: str) -> dict[str, Any]:

@@ -10,9 +10,13 @@ from django.http import HttpRequest
 
 @dataclass(frozen=True)
 class Option:
+    """One filter. `count`: rows that it would leave, None where they are not counted; `more`: at least so many."""
+
     label: str
     url: str
     current: bool
+    count: int | None = None
+    more: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,20 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from apps.accounts.access import global_role, reaches
 from apps.accounts.models import Role
+from apps.core import zones
 from apps.core.errors import ApplicationError, Forbidden, InvalidInput, NotFound, NotSignedIn
 from apps.core.pagination import Page, keyset_page
-from apps.fleet.access import clusters_with, require_role, role_on, scoped, visible_clusters
+from apps.fleet.access import clusters_with, granted, require_role, role_on, scoped, visible_clusters
 
 P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 ROWS = 50
 
 
@@ -29,14 +31,17 @@ def page(view: View[P]) -> View[P]:
     """A page to read: signed in, with at least one cluster in sight; services' errors become error pages."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         if not request.user.is_authenticated:
             return _ask_to_sign_in(request)
         try:
             _require_sight(request)
-            response = view(request, *args, **kwargs)
+            zone = zones.choice_of(request)
+            with timezone.override(zone.zone):
+                response = view(request, *args, **kwargs)
         except ApplicationError as error:
             return fault(request, error)
+        _remember(request, response, zone)
         response.headers.setdefault("Cache-Control", "private, no-cache")
         return response
 
@@ -47,7 +52,7 @@ def action(view: View[P]) -> View[P]:
     """A POST that changes something through a service, then returns to where it was asked from with a message."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         if request.method != "POST":
             return HttpResponse("This address only takes forms from its page.", status=405, headers={"Allow": "POST"})
         if not request.user.is_authenticated:
@@ -61,6 +66,14 @@ def action(view: View[P]) -> View[P]:
             return redirect(back(request, "readiness"))
 
     return guarded
+
+
+def _remember(request: HttpRequest, response: HttpResponseBase, zone: zones.Choice) -> None:
+    """A zone that the URL names is the reader's from then on."""
+    if zones.PARAMETER in request.GET:
+        response.set_cookie(
+            zones.COOKIE, zone.word, max_age=zones.COOKIE_SECONDS, samesite="Lax", secure=request.is_secure()
+        )
 
 
 def back(request: HttpRequest, fallback: str) -> str:
@@ -149,7 +162,7 @@ def _require_sight(request: HttpRequest) -> None:
 def list_context(
     request: HttpRequest, rows: QuerySet[Any], *, order: str, facets: Iterable[Any] = (), search_for: str = ""
 ) -> dict[str, Any]:
-    """What the list template's frame needs: the page of rows, its filters and its search field."""
+    """What the frame of a list needs that no `ListSpec` describes: the page of rows, filters, the search field."""
     kept = [(name, value) for name, value in request.GET.items() if name not in ("q", "cursor")]
     return {
         "page": listing(request, rows, order=order),
@@ -157,7 +170,7 @@ def list_context(
         "search": request.GET.get("q", "")[:200] if search_for else None,
         "search_for": search_for,
         "kept": kept,
-        "filtered": bool(set(request.GET) - {"cursor"}),
+        "filtered": bool(set(request.GET) - {"cursor", "tz"}),
     }
 
 
@@ -165,4 +178,4 @@ def may_operate_somewhere(request: HttpRequest) -> bool:
     """Whether any cluster in sight lets this user start things."""
     if reaches(global_role(request.user), Role.OPERATOR):
         return True
-    return bool(operable(request, visible_clusters(request).values_list("pk", flat=True)[:500]))
+    return visible_clusters(request).filter(granted(request, Role.OPERATOR, "pk")).exists()

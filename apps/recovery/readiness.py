@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django.conf import settings
@@ -292,11 +294,13 @@ def _last_seen(decisions: dict[str, ResumeDecision], copies: Mapping[str, Placem
 
 def _steps_done(decisions: dict[str, ResumeDecision]) -> dict[str, datetime]:
     """When the step of each answer was done, by the training hook; the latest time where it was done again."""
-    wanted = Q(pk=0)
-    for run_id, decision in decisions.items():
-        if decision.step is not None:
-            wanted |= Q(attempt__run_id=run_id, step=decision.step)
-    return dict(StepReport.objects.filter(wanted).order_by("at").values_list("attempt__run_id", "at"))
+    answered = {run_id: one.step for run_id, one in decisions.items() if one.step is not None}
+    if not answered:
+        return {}
+    # Each alternative names run and step, so that the planner finds both by their indexes.
+    wanted = reduce(or_, (Q(attempt__run_id=run_id, step=step) for run_id, step in answered.items()))
+    rows = StepReport.objects.filter(wanted, attempt__run__in=list(answered))
+    return dict(rows.order_by("at").values_list("attempt__run_id", "at"))
 
 
 def _lost_seconds(run: Any, step_done_at: datetime | None) -> float | None:

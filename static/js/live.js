@@ -19,9 +19,10 @@
     if (!shown) return;
     const own = state.get(block);
     const seconds = Math.round((Date.now() - own.at) / 1000);
-    const late = seconds > 2 * period(block) + 2; // two refreshes were missed
-    shown.classList.toggle("late", late);
-    shown.textContent = own.lost || (late ? `Not updated for ${seconds} s` : `Updated ${seconds < 2 ? "just now" : seconds + " s ago"}`);
+    const late = seconds > 2 * period(block) + 2;  // two refreshes have brought nothing
+    const paused = !own.lost && interacting(block) && Date.now() - own.asked >= period(block) * 1000;
+    shown.classList.toggle("late", late && !paused);
+    shown.textContent = paused ? "Paused while you type or select" : own.lost || (late ? `Not updated for ${seconds} s` : `Updated ${seconds < 2 ? "just now" : seconds + " s ago"}`);
   }
 
   function period(block) {

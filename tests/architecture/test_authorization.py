@@ -15,10 +15,11 @@ from django.test import Client
 from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 
-from apps.accounts.models import RANK, ApiToken, Role, User
+from apps.accounts.models import RANK, ApiToken, Role, SavedView, User
 from apps.alerts.models import Alert, AlertRule, Silence
 from apps.audits.models import Audit, AuditPolicy, Repair
 from apps.checkpoints.models import InventoryScan, SteplessCheckpoint
+from apps.core.models import BulkOperation
 from apps.drills.models import Drill, DrillPlan, NodeAction
 from apps.fleet import services as fleet
 from apps.fleet.models import AgentTask, ClusterGrant, ClusterInventory
@@ -129,6 +130,19 @@ OPERATIONS: dict[str, Needs] = {
     "cancel_scan": Needs(OPERATOR),
     "list_scan_changes": VIEWER,
     "get_scan_diff": VIEWER,
+    "list_inventory_changes": VIEWER,
+    "search": VIEWER,
+    "list_saved_views": ANYONE,
+    "get_saved_view": ANYONE,
+    "create_saved_view": Needs(Role.NONE, body=lambda _ids: {"list": "drills", "name": "mine", "query": "kind=herd"}),
+    "delete_saved_view": Needs(ADMIN, everywhere=True),
+    "list_bulk_operations": ANYONE,
+    "get_bulk_operation": ANYONE,
+    "list_bulk_operation_items": ANYONE,
+    "create_bulk_operation": Needs(
+        OPERATOR, body=lambda ids: {"list": "drills", "verb": "cancel", "ids": [ids["drill"]], "expected_count": 1}
+    ),
+    "cancel_bulk_operation": ANYONE,
     "list_policies": VIEWER,
     "get_policy": VIEWER,
     "get_policy_plan": VIEWER,
@@ -248,6 +262,13 @@ CLUSTERLESS = {
     "get_drill_control",
     # those for everywhere are for everybody to see
     "list_alert_rules",
+    "search",
+    "list_saved_views",
+    "get_saved_view",
+    "create_saved_view",
+    "delete_saved_view",
+    "list_bulk_operations",
+    "cancel_bulk_operation",
 }
 
 
@@ -317,7 +338,13 @@ def world() -> World:
     join_token, _secret = fleet.create_join_token(cluster=east, actor="x")
     counted = dict.fromkeys(("node_count", "usable_count", "gpu_count", "job_count", "change_count"), 0)
     listed = ClusterInventory.objects.create(cluster=east, taken_at=now, seconds=0.1, scheduler="slurm", **counted)
+    view = SavedView.objects.create(owner=victim, list_name="drills", name="late", shared=True, created_at=now)
+    operation = BulkOperation.objects.create(
+        list_name="drills", verb="cancel", actor="victim", total_count=1, created_at=now
+    )
     ids = {
+        "saved-view": view.pk,
+        "bulk-operation": operation.pk,
         "cluster": east.pk,
         "cluster-inventorie": listed.pk,
         "node": agent.node_id,
@@ -363,7 +390,7 @@ def path_of(operation_id: str, ids: dict[str, str]) -> str:
     done: list[str] = []
     for word in schema_operations()[operation_id][1].split("/"):
         done.append(ids[done[-1].removesuffix("s")] if word.startswith("{") else word)
-    query = {**dict.fromkeys(OF_A_RUN, "?run=llama-70b"), "get_what_if": f"?tier={ids['tier']}"}
+    query = {**dict.fromkeys(OF_A_RUN, "?run=llama-70b"), "get_what_if": f"?tier={ids['tier']}", "search": "?q=x"}
     query["compare_drills"] = f"?ids={ids['drill']},drl_z"
     return "/".join(done) + query.get(operation_id, "")
 

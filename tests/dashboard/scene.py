@@ -31,6 +31,7 @@ from apps.checkpoints.models import (
 )
 from apps.checkpoints.tensors import tensor_pages
 from apps.core import heartbeats
+from apps.core.models import BulkItem, BulkOperation
 from apps.core.transitions import record
 from apps.drills.models import Drill, DrillPlan, DrillRung, DrillStep, NodeAction, PlanOccurrence, RankResult
 from apps.fleet.inventory import AgentFacts, contents, without_agent
@@ -115,6 +116,7 @@ def build() -> Scene:
     damaged = _damage(moe, nvme, now)
     factories.placement(sft, nas, 3050, shards=4, shard_bytes=2 * GB, trust=Placement.Trust.SEALED, trust_at=now)
     attempt = _launches(llama, nodes[0], now)
+    _operation(damaged, now)
     failover = _failovers(llama, good, now, attempt)
     reload = _reload(moe, good, nodes, now)
     herd = _herd(llama, good, nodes, now)
@@ -292,10 +294,14 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "rules": f"/clusters/{scene.east.pk}/rules/",
         "plans": "/plans/",
         "plan-calendar": "/plans/calendar/",
+        "plan-grid": "/plans/grid/",
         "plan": f"/plans/{scene.plan.pk}/",
         "nodes": "/nodes/",
         "node": f"/nodes/{scene.nodes[0].pk}/",
         "node-without-agent": f"/nodes/{scene.nodes[-1].pk}/",
+        "clusters": "/clusters/",
+        "changes": "/changes/",
+        "find": "/find/?q=llama",
         "cluster": f"/clusters/{scene.east.pk}/",
         "cluster-unasked": f"/clusters/{scene.lab.pk}/",
         "tiers": "/tiers/",
@@ -363,7 +369,36 @@ def operator_pages_of(scene: Scene) -> dict[str, str]:
 
 
 def admin_pages_of(scene: Scene) -> dict[str, str]:
-    return {"join-token": f"/clusters/{scene.east.pk}/join-token/"}
+    operation = BulkOperation.objects.latest("created_at")
+    return {"join-token": f"/clusters/{scene.east.pk}/join-token/", "bulk": f"/operations/{operation.pk}/"}
+
+
+def _operation(damaged: Placement, now: datetime) -> None:
+    """The admin has verified two checkpoints at once; one was refused."""
+    operation = BulkOperation.objects.create(
+        list_name="checkpoints",
+        verb="verify",
+        query="status=complete",
+        actor="ada",
+        state="finished",
+        total_count=2,
+        done_count=1,
+        refused_count=1,
+        created_at=now,
+        finished_at=now,
+    )
+    BulkItem.objects.create(
+        operation=operation, target_id="ckp_1", label="step 12,400 of llama-70b-pt", outcome="done", detail="on nvme",
+        done_at=now,
+    )  # fmt: skip
+    BulkItem.objects.create(
+        operation=operation,
+        target_id=damaged.checkpoint_id,
+        label="step 48,000 of moe-132b-v3",
+        outcome="refused",
+        detail="nvme: There is no seal to compare with yet; seal this placement first.",
+        done_at=now,
+    )
 
 
 def factories_drill(run: TrainingRun, at: datetime, **fields: Any) -> Drill:

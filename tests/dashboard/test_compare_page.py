@@ -18,6 +18,14 @@ def test_two_drills_are_lined_up_with_a_sentence_and_only_what_differs(scene: Sc
     assert "Every byte verified" in everything.content.decode()
 
 
+def test_the_list_ticks_drills_for_comparing_even_for_those_who_may_only_look(scene: Scene, signed_in: SignIn) -> None:
+    for who in ("viewer", "operator"):
+        page = signed_in(who).get("/drills/").content.decode()
+        assert f'name="id" value="{scene.reload.pk}" form="bulk"' in page
+        assert 'formaction="/drills/compare/"' in page
+        assert ('value="cancel"' in page) is (who == "operator")
+
+
 def test_ticked_rows_lead_to_an_address_that_can_be_kept(scene: Scene, signed_in: SignIn) -> None:
     viewer = signed_in("viewer")
     answer = viewer.post("/drills/compare/", {"id": [scene.reload.pk, scene.herd.pk]})

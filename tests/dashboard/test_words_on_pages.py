@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import factories
+from dashboard.reading import read
 from dashboard.scene import Scene
 from django.test import Client
 from django.utils import timezone
@@ -82,9 +83,9 @@ def test_a_cluster_without_a_scheduler_says_so(scene: Scene, signed_in: SignIn) 
 
 def test_rank_shards_of_one_size_are_said_once(scene: Scene, signed_in: SignIn) -> None:
     url = f"/checkpoints/{scene.good.checkpoint_id}/"
-    assert "Rank shards of 2.00 GB each." in signed_in("viewer").get(url).content.decode()
+    assert "Rank shards of 2.00 GB each." in read(signed_in("viewer").get(url))
     Shard.objects.filter(placement=scene.good, rank=1).update(size_bytes=1_000_000_000)
-    assert "Rank shards from 1.00 GB to 2.00 GB." in signed_in("viewer").get(url).content.decode()
+    assert "Rank shards from 1.00 GB to 2.00 GB." in read(signed_in("viewer").get(url))
 
 
 def test_a_drill_form_reads_without_scripts_under_a_heading_for_each_kind(scene: Scene, signed_in: SignIn) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from apps.audits import repairs
 from apps.audits import taking as audits
 from apps.checkpoints import scans
+from apps.dashboard.bulk import services as bulk
 from apps.drills import engine as drills
 from apps.drills import node_actions
 from apps.storage import ceilings
@@ -20,6 +21,7 @@ ADVANCE: dict[str, Callable[[str], None]] = {
     "drill": drills.advance,
     "node_action": node_actions.advance,
     "ceiling": ceilings.advance,
+    bulk.OWNER_KIND: bulk.advance,
 }
 """Each takes the row's id, looks at the row and its tasks, and does what is due now; calling it twice is harmless."""
 
@@ -31,5 +33,6 @@ DUE: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("drill", drills.due),
     ("node_action", node_actions.due),
     ("ceiling", ceilings.due),
+    (bulk.OWNER_KIND, bulk.due),
 )
 """Each gives the ids of unfinished rows whose `next_attempt_at` has come."""

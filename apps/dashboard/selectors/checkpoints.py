@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Window
+from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Window
 from django.db.models.functions import Coalesce, RowNumber
 
 from apps.checkpoints.explanations import explanation
@@ -24,21 +24,27 @@ from apps.checkpoints.tier_lag import Lag
 from apps.recovery.selectors import with_ceiling, with_proof
 
 
-def checkpoints(*, run_id: str = "", status: str = "", trust: str = "", search: str = "") -> QuerySet[Checkpoint]:
-    """Checkpoints with their copies, the number of open damage findings on these, and `known_at` to order them by:
-    when they were saved, or first seen where the storage does not say."""
+def in_time() -> QuerySet[Checkpoint]:
+    """Checkpoints with `known_at` to order them by: when they were saved, or first seen where the storage does not
+    say."""
+    return Checkpoint.objects.select_related("run__cluster").annotate(known_at=Coalesce("saved_at", "created_at"))
+
+
+def with_copies(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Their copies, and the number of open damage findings on these."""
     copies = Placement.objects.select_related("tier").order_by("tier__speed_order", "pk")
-    damage = Count(
-        "placements__findings",
-        filter=Q(placements__findings__resolved_at=None, placements__findings__severity=Finding.Severity.DAMAGE),
+    damage = Finding.objects.filter(
+        placement__checkpoint=OuterRef("pk"), resolved_at=None, severity=Finding.Severity.DAMAGE
     )
-    rows = Checkpoint.objects.select_related("run__cluster").prefetch_related(Prefetch("placements", queryset=copies))
-    for field, value in (("status", status), ("trust", trust)):
-        if value:
-            rows = rows.filter(Exists(Placement.objects.filter(checkpoint=OuterRef("pk"), **{field: value})))
-    if run_id:
-        rows = rows.filter(run_id=run_id)
-    return _searched(rows, search).annotate(damage_count=damage, known_at=Coalesce("saved_at", "created_at"))
+    counted = damage.order_by().values("placement__checkpoint").annotate(count=Count("pk")).values("count")
+    shown = rows.prefetch_related(Prefetch("placements", queryset=copies))
+    counted_too: QuerySet[Any] = shown.annotate(damage_count=Coalesce(Subquery(counted), 0))
+    return counted_too
+
+
+def with_copy(rows: QuerySet[Any], **conditions: Any) -> QuerySet[Any]:
+    """Those of which some copy is so."""
+    return rows.filter(Exists(Placement.objects.filter(checkpoint=OuterRef("pk"), **conditions)))
 
 
 def stepless(*, run: TrainingRun | None, status: str = "", search: str = "") -> QuerySet[SteplessCheckpoint]:
@@ -51,11 +57,12 @@ def stepless(*, run: TrainingRun | None, status: str = "", search: str = "") -> 
     return rows.filter(path__icontains=search) if search else rows
 
 
-def _searched(rows: QuerySet[Checkpoint], search: str) -> QuerySet[Checkpoint]:
+def searched(rows: QuerySet[Any], search: str) -> QuerySet[Any]:
+    """By a part of the run's name, or by the step."""
     digits = search.replace(",", "")
     if digits.isascii() and digits.isdigit() and len(digits) <= 18:
         return rows.filter(Q(step=int(digits)) | Q(run__name__icontains=search))
-    return rows.filter(run__name__icontains=search) if search else rows
+    return rows.filter(run__name__icontains=search)
 
 
 def newest_copies(run_id: str, limit: int) -> list[Any]:

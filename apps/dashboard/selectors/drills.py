@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from django.db.models import QuerySet
-
 from apps.checkpoints.models import TrainingRun
 from apps.core.models import Transition
 from apps.dashboard.charts import herd, ranks
@@ -11,21 +9,6 @@ from apps.drills import selectors
 from apps.drills.models import Drill, DrillRung, RankResult
 from apps.drills.report import widest_results
 from apps.drills.rounds import typical
-
-
-def drills(*, kind: str = "", outcome: str = "", run_id: str = "", search: str = "") -> QuerySet[Drill]:
-    rows = selectors.drills()
-    if kind:
-        rows = rows.filter(kind=kind)
-    if outcome == "unfinished":
-        rows = rows.exclude(state=Drill.State.FINISHED)
-    elif outcome == "breached":
-        rows = rows.filter(objective_state=Drill.ObjectiveState.BREACHED)
-    elif outcome:
-        rows = rows.filter(outcome=outcome)
-    if run_id:
-        rows = rows.filter(run_id=run_id)
-    return rows.filter(run__name__icontains=search) if search else rows
 
 
 def recent(run: TrainingRun, limit: int) -> list[Drill]:

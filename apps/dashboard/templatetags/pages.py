@@ -9,6 +9,7 @@ from typing import Any
 
 from django import template
 from django.contrib.humanize.templatetags.humanize import intcomma
+from django.http import QueryDict
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from muster_agent.formats import explain
@@ -229,6 +230,16 @@ def url_with(context: template.Context, **changes: Any) -> str:
             query[name] = str(value)
     text = query.urlencode()
     return f"?{text}" if text else "?"
+
+
+@register.simple_tag(takes_context=True)
+def url_here(context: template.Context, **changes: Any) -> str:
+    """The same, and one stays where one is in the list: for what only changes how it looks."""
+    request = context.get("request")
+    query = request.GET.copy() if request is not None else QueryDict(mutable=True)
+    for name, value in changes.items():
+        query[name] = str(value)
+    return "?" + query.urlencode()
 
 
 @register.filter

@@ -8,14 +8,15 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 
-from apps.accounts.models import ActivityEntry, Role
+from apps.accounts.models import Role
 from apps.alerts import services
 from apps.alerts.deciding import silence_for
-from apps.alerts.models import Alert, Severity
+from apps.alerts.models import Alert
 from apps.alerts.silences import standing_silences
 from apps.dashboard import pages
-from apps.dashboard.facets import facet
-from apps.fleet.access import require_role, scoped
+from apps.dashboard.lists.log import ACTIVITY, ALERTS
+from apps.dashboard.lists.state import context_of
+from apps.fleet.access import require_role
 
 # Where the thing that an alert speaks of is shown.
 SUBJECT_PAGES = {
@@ -33,22 +34,7 @@ SUBJECT_PAGES = {
 
 @pages.page
 def alert_list(request: HttpRequest) -> HttpResponse:
-    rows = Alert.objects.select_related("cluster", "run")
-    state = pages.chosen(request, "state", Alert.State.values)
-    rule = pages.chosen(request, "rule", Alert.Rule.values)
-    if state:
-        rows = rows.filter(state=state)
-    severity = pages.chosen(request, "severity", Severity.values)
-    if rule:
-        rows = rows.filter(rule=rule)
-    if severity:
-        rows = rows.filter(severity=severity)
-    facets = [
-        facet(request, "state", "State", Alert.State.choices),
-        facet(request, "severity", "Severity", Severity.choices),
-        facet(request, "rule", "Rule", Alert.Rule.choices),
-    ]
-    context = pages.list_context(request, scoped(request, rows, "cluster"), order="-opened_at", facets=facets)
+    context = context_of(ALERTS, request)
     operable = pages.operable(request, {alert.cluster_id for alert in context["page"].items if alert.cluster_id})
     silences, now, everywhere = standing_silences(), timezone.now(), pages.operates_everywhere(request)
     for alert in context["page"].items:
@@ -77,10 +63,5 @@ def alert_acknowledge(request: HttpRequest, alert_id: str) -> HttpResponse:
 
 @pages.page
 def activity_log(request: HttpRequest) -> HttpResponse:
-    """Who did what. Entries name no cluster, so they are for those whose role holds everywhere."""
-    require_role(request, Role.VIEWER)
-    rows = ActivityEntry.objects.all()
-    if search := request.GET.get("q", "")[:200]:
-        rows = rows.filter(actor__icontains=search) | rows.filter(action__icontains=search)
-    context = pages.list_context(request, rows, order="-at", search_for="Who or what")
-    return render(request, "dashboard/activity.html", context)
+    """Who did what."""
+    return render(request, "dashboard/activity.html", context_of(ACTIVITY, request))

@@ -15,7 +15,8 @@ from apps.checkpoints.models import TrainingRun
 from apps.core.errors import ApplicationError, Conflict, InvalidInput
 from apps.dashboard import pages
 from apps.dashboard.audit_policy_forms import AuditPolicyForm
-from apps.dashboard.facets import facet
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.work import AUDIT_POLICIES
 from apps.dashboard.views.policies import MAX_CHOICES, next_times_of
 from apps.fleet.access import scoped, visible_clusters
 from apps.fleet.models import Cluster
@@ -26,15 +27,7 @@ _FIELDS = {"sample_ratio": "sample_percent", "max_bytes_per_second": "max_mb_per
 
 @pages.page
 def audit_policy_list(request: HttpRequest) -> HttpResponse:
-    rows = selectors.policies()
-    mode = pages.chosen(request, "mode", AuditPolicy.Mode.values)
-    if mode:
-        rows = rows.filter(mode=mode)
-    if search := request.GET.get("q", "")[:200]:
-        rows = rows.filter(name__icontains=search)
-    facets = [facet(request, "mode", "What is read", AuditPolicy.Mode.choices)]
-    visible = scoped(request, rows, "cluster")
-    context = pages.list_context(request, visible, order="-created_at", facets=facets, search_for="Policy name")
+    context = context_of(AUDIT_POLICIES, request)
     context["can_operate_some"] = pages.may_operate_somewhere(request)
     return render(request, "dashboard/audit_policies.html", context)
 

@@ -15,9 +15,9 @@ from apps.audits.report import coverage_of, report, sentence_of
 from apps.checkpoints.models import Finding
 from apps.core.models import Transition
 from apps.dashboard import pages
-from apps.dashboard.facets import facet
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.work import AUDITS
 from apps.dashboard.live import progress_of
-from apps.fleet.access import scoped
 from apps.fleet.models import AgentTask
 
 CLUSTER = "placement__checkpoint__run__cluster"
@@ -25,26 +25,7 @@ CLUSTER = "placement__checkpoint__run__cluster"
 
 @pages.page
 def audit_list(request: HttpRequest) -> HttpResponse:
-    rows = selectors.audits()
-    mode = pages.chosen(request, "mode", Audit.Mode.values)
-    outcome = pages.chosen(request, "outcome", Audit.Outcome.values)
-    if mode:
-        rows = rows.filter(mode=mode)
-    if outcome:
-        rows = rows.filter(outcome=outcome)
-    for name in ("policy", "round"):
-        if wanted := request.GET.get(name, "")[:40]:
-            rows = rows.filter(**{"round__policy" if name == "policy" else "round": wanted})
-    if search := request.GET.get("q", "")[:200]:
-        rows = rows.filter(placement__checkpoint__run__name__icontains=search)
-    facets = [
-        facet(request, "mode", "Mode", Audit.Mode.choices),
-        facet(request, "outcome", "Outcome", pages.choices_of(Audit.Outcome)),
-    ]
-    context = pages.list_context(
-        request, scoped(request, rows, CLUSTER), order="-created_at", facets=facets, search_for="Run name"
-    )
-    return render(request, "dashboard/audits.html", context)
+    return render(request, "dashboard/audits.html", context_of(AUDITS, request))
 
 
 @pages.page

@@ -18,8 +18,9 @@ from apps.checkpoints.tensors import tensors_page
 from apps.core.errors import InvalidInput
 from apps.core.pagination import Page
 from apps.dashboard import pages
-from apps.dashboard.facets import facet
 from apps.dashboard.forms import AuditForm
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.training import CHECKPOINTS
 from apps.dashboard.selectors import checkpoints as rows_of
 from apps.fleet.access import granted, scoped
 from apps.transfers.marks import marks_of
@@ -32,18 +33,11 @@ STEPLESS = 50
 @pages.page
 def checkpoint_list(request: HttpRequest) -> HttpResponse:
     status = pages.chosen(request, "status", Placement.Status.values)
-    trust = pages.chosen(request, "trust", Placement.Trust.values)
     run_id = request.GET.get("run", "")
-    found = rows_of.checkpoints(run_id=run_id, status=status, trust=trust, search=request.GET.get("q", "")[:200])
-    facets = [
-        facet(request, "status", "Status", _SHORT_STATUS),
-        facet(request, "trust", "Trust", pages.choices_of(Placement.Trust)),
-    ]
-    rows = scoped(request, found, "run__cluster")
-    order = "-step" if run_id else "-known_at"
-    context = pages.list_context(request, rows, order=order, facets=facets, search_for="Run name or step")
+    context = context_of(CHECKPOINTS, request)
     context["run"] = scoped(request, TrainingRun.objects.filter(pk=run_id), "cluster").first() if run_id else None
-    context["stepless"] = [] if trust or request.GET.get("cursor") else _stepless(request, context["run"], status)
+    elsewhere = {"trust", "cursor", "since", "until", "tier"} & set(request.GET)
+    context["stepless"] = [] if elsewhere else _stepless(request, context["run"], status)
     context["stepless_shown"] = STEPLESS
     return render(request, "dashboard/checkpoints.html", context)
 
@@ -53,11 +47,6 @@ def _stepless(request: HttpRequest, run: TrainingRun | None, status: str) -> lis
     search = request.GET.get("q", "")[:200]
     rows = rows_of.stepless(run=run, status=status, search=search)
     return list(scoped(request, rows, "tier__cluster").order_by("path", "pk")[: STEPLESS + 1])
-
-
-_SHORT_STATUS = [
-    (value, label) for value, label in Placement.Status.choices if value not in ("archived", "uncommitted")
-]
 
 
 @pages.page

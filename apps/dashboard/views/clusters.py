@@ -1,4 +1,4 @@
-"""One cluster: what it consists of by its scheduler and its agents, and what changed."""
+"""Clusters: the list, and one with what it consists of by its scheduler and its agents, and what changed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from apps.accounts.models import Role
 from apps.core.errors import InvalidInput
 from apps.dashboard import pages
 from apps.dashboard.forms import ClusterCostForm
+from apps.dashboard.lists.fleet import CLUSTERS
+from apps.dashboard.lists.state import context_of
 from apps.drills.models import NodeAction
 from apps.fleet import cluster_inventory, services
 from apps.fleet.models import Cluster, ClusterInventory
@@ -21,6 +23,15 @@ from apps.recovery.advisor import spares_needed
 ROWS = 500
 HISTORY = 20
 ACTIONS = 10
+
+
+@pages.page
+def cluster_list(request: HttpRequest) -> HttpResponse:
+    context = context_of(CLUSTERS, request)
+    administered = pages.operable(request, {cluster.pk for cluster in context["page"].items}, Role.ADMIN)
+    for cluster in context["page"].items:
+        cluster.can_administer = cluster.pk in administered
+    return render(request, "dashboard/clusters.html", context)
 
 
 @pages.page

@@ -20,8 +20,9 @@ from apps.core.phases import LABELS, not_measured
 from apps.dashboard import pages
 from apps.dashboard.bars import bar
 from apps.dashboard.charts import herd, ranks
-from apps.dashboard.facets import facet
 from apps.dashboard.forms import DrillForm
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.training import DRILLS
 from apps.dashboard.selectors import drills as rows_of
 from apps.drills import comparing, preview, safety, selectors, services
 from apps.drills.models import Drill, DrillKind, RankResult
@@ -31,15 +32,6 @@ from apps.drills.titles import title_of
 from apps.fleet.access import require_role, role_on, scoped
 from apps.storage.models import StorageTier
 
-OUTCOMES = [
-    ("unfinished", "Unfinished"),
-    ("passed", "Passed"),
-    ("breached", "Breached"),
-    ("failed", "Failed"),
-    ("cancelled", "Cancelled"),
-    ("skipped", "Skipped"),
-    ("lost", "Lost"),
-]
 LIVE_SECONDS = 2
 PRINTED_CLIENTS = 64
 FAR_RATIO = 5
@@ -47,19 +39,14 @@ FAR_RATIO = 5
 
 @pages.page
 def drill_list(request: HttpRequest) -> HttpResponse:
-    kind = pages.chosen(request, "kind", DrillKind.values)
-    outcome = pages.chosen(request, "outcome", [value for value, _label in OUTCOMES])
-    run_id = request.GET.get("run", "")
-    found = rows_of.drills(kind=kind, outcome=outcome, run_id=run_id, search=request.GET.get("q", "")[:200])
-    facets = [facet(request, "kind", "Kind", DrillKind.choices), facet(request, "outcome", "Outcome", OUTCOMES)]
-    rows = scoped(request, found, "cluster")
-    context = pages.list_context(request, rows, order="-created_at", facets=facets, search_for="Run name")
+    context = context_of(DRILLS, request)
     for drill in context["page"].items:
         drill.bar = bar(drill.phases, drill.seconds, drill.objective_seconds)
     context |= {
         "stopped": selectors.stopped_reason(),
         "may_stop": reaches(global_role(request.user), Role.OPERATOR),
         "may_drill": pages.may_operate_somewhere(request),
+        "compares": True,
     }
     return render(request, "dashboard/drills.html", context)
 
@@ -109,7 +96,7 @@ def _end(row: RankResult) -> float:
 
 
 def _drill(request: HttpRequest, drill_id: str) -> Drill:
-    drill: Drill = pages.find(request, rows_of.drills(), "cluster", drill_id)
+    drill: Drill = pages.find(request, selectors.drills(), "cluster", drill_id)
     return drill
 
 

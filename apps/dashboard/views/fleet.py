@@ -6,7 +6,6 @@ import shlex
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -15,9 +14,10 @@ from apps.accounts.models import Role
 from apps.core.errors import InvalidInput, NotFound
 from apps.core.models import Transition
 from apps.dashboard import pages
-from apps.dashboard.facets import facet
 from apps.dashboard.facts import readable
 from apps.dashboard.forms import JoinTokenForm
+from apps.dashboard.lists.fleet import NODES
+from apps.dashboard.lists.state import context_of
 from apps.fleet import services
 from apps.fleet.access import scoped
 from apps.fleet.models import Agent, AgentTask, Cluster, JoinToken, Node
@@ -35,14 +35,7 @@ ACTIONS = {
 
 @pages.page
 def node_list(request: HttpRequest) -> HttpResponse:
-    state = pages.chosen(request, "state", Agent.State.values)
-    rows = scoped(request, Node.objects.select_related("cluster", "agent"), "cluster")
-    if state:
-        rows = rows.filter(agent__state=state)
-    if search := request.GET.get("q", "")[:200]:
-        rows = rows.filter(Q(name__icontains=search) | Q(cluster__name__icontains=search))
-    facets = [facet(request, "state", "Agent", pages.choices_of(Agent.State))]
-    context = pages.list_context(request, rows, order="-created_at", facets=facets, search_for="Node or cluster")
+    context = context_of(NODES, request)
     clusters = list(scoped(request, Cluster.objects.order_by("name"), "pk")[:200])
     administered = pages.operable(request, {cluster.pk for cluster in clusters}, Role.ADMIN)
     context |= {

@@ -10,24 +10,15 @@ from django.shortcuts import render
 from apps.core.phases import LABELS, not_measured
 from apps.dashboard import pages
 from apps.dashboard.bars import bar
-from apps.dashboard.facets import facet
-from apps.fleet.access import scoped
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.work import INCIDENTS
 from apps.recovery import selectors
-from apps.recovery.models import Incident, Recovery
+from apps.recovery.models import Incident
 
 
 @pages.page
 def incident_list(request: HttpRequest) -> HttpResponse:
-    state = pages.chosen(request, "state", Recovery.State.values)
-    rows = scoped(request, selectors.incidents(), "run__cluster")
-    if state:
-        rows = rows.filter(recovery__state=state)
-    if run_id := request.GET.get("run", ""):
-        rows = rows.filter(run_id=run_id)
-    if search := request.GET.get("q", "")[:200]:
-        rows = rows.filter(run__name__icontains=search)
-    facets = [facet(request, "state", "State", Recovery.State.choices)]
-    context = pages.list_context(request, rows, order="-fault_at", facets=facets, search_for="Run name")
+    context = context_of(INCIDENTS, request)
     for incident in context["page"].items:
         incident.bar = _bar(incident)
     return render(request, "dashboard/incidents.html", context)

@@ -12,13 +12,14 @@ from apps.dashboard import pages
 from apps.dashboard.charts import finish, phase_map, ranks, throughput
 from apps.dashboard.selectors import drills as rows_of
 from apps.dashboard.selectors import inside
+from apps.drills import selectors
 from apps.drills.models import Drill
 from apps.drills.titles import title_of
 
 
 @pages.page
 def drill_inside(request: HttpRequest, drill_id: str) -> HttpResponse:
-    drill: Drill = pages.find(request, rows_of.drills(), "cluster", drill_id)
+    drill: Drill = pages.find(request, selectors.drills(), "cluster", drill_id)
     results = rows_of.results(drill)
     clients = rows_of.clients(results)
     context: dict[str, Any] = {"drill": drill, "run": drill.run, "title": title_of(drill), "drawn": []}

@@ -12,34 +12,35 @@ from apps.accounts.access import global_role, reaches
 from apps.accounts.models import Role
 from apps.core.errors import ApplicationError, Conflict, InvalidInput
 from apps.dashboard import pages
-from apps.dashboard.facets import facet
 from apps.dashboard.forms import PlanForm
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.training import PLANS
+from apps.dashboard.selectors import grid
 from apps.dashboard.views.drills import runs_to_drill
 from apps.drills import selectors, services
 from apps.drills.coming import coming
-from apps.drills.models import Drill, DrillKind, DrillPlan, PlanOccurrence
+from apps.drills.models import Drill, DrillPlan, PlanOccurrence
 from apps.fleet.access import require_role, scoped
 
 MAX_SHOWN = 300
+GRID_ROWS = 25
 
 
 @pages.page
 def plan_list(request: HttpRequest) -> HttpResponse:
-    rows = selectors.plans()
-    kind = pages.chosen(request, "kind", DrillKind.values)
-    if kind:
-        rows = rows.filter(kind=kind)
-    if run_id := request.GET.get("run", ""):
-        rows = rows.filter(run_id=run_id)
-    if search := request.GET.get("q", "")[:200]:
-        rows = rows.filter(name__icontains=search)
-    facets = [facet(request, "kind", "Kind", DrillKind.choices)]
-    visible = scoped(request, rows, "run__cluster")
-    context = pages.list_context(request, visible, order="-created_at", facets=facets, search_for="Plan name")
+    context = context_of(PLANS, request)
     context["paused"] = selectors.paused_reason()
     context["may_pause"] = reaches(global_role(request.user), Role.OPERATOR)
     context["can_operate_some"] = pages.may_operate_somewhere(request)
     return render(request, "dashboard/plans.html", context)
+
+
+@pages.page
+def plan_grid(request: HttpRequest) -> HttpResponse:
+    """Plans by their last due times."""
+    context = context_of(PLANS, request, size=GRID_ROWS)
+    context |= {"lines": grid.rows_of(context["page"].items), "shown": grid.SHOWN, "sizes": None}
+    return render(request, "dashboard/plan_grid.html", context)
 
 
 @pages.page

@@ -16,7 +16,8 @@ from apps.checkpoints.models import TrainingRun
 from apps.core import cron
 from apps.core.errors import ApplicationError, Conflict, InvalidInput
 from apps.dashboard import pages
-from apps.dashboard.facets import facet
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.work import POLICIES
 from apps.dashboard.policy_forms import PolicyForm
 from apps.drills.selectors import NEXT_COUNT
 from apps.fleet.access import scoped
@@ -24,7 +25,6 @@ from apps.storage.models import StorageTier
 from apps.transfers import planning, policies, selectors
 from apps.transfers.models import RetentionPolicy
 
-MODES = (("plan", "Only plans"), ("act", "Acts"))
 _FIELDS = {"high_water_ratio": "high_water_percent", "low_water_ratio": "low_water_percent"}
 SHOWN_MIGRATIONS = 20
 MAX_CHOICES = 500
@@ -32,15 +32,7 @@ MAX_CHOICES = 500
 
 @pages.page
 def policy_list(request: HttpRequest) -> HttpResponse:
-    rows = selectors.policies()
-    mode = pages.chosen(request, "mode", dict(MODES))
-    if mode:
-        rows = rows.filter(plan_only=mode == "plan")
-    if search := request.GET.get("q", "")[:200]:
-        rows = rows.filter(name__icontains=search)
-    facets = [facet(request, "mode", "Mode", MODES)]
-    visible = scoped(request, rows, "cluster")
-    context = pages.list_context(request, visible, order="-created_at", facets=facets, search_for="Policy name")
+    context = context_of(POLICIES, request)
     context["can_operate_some"] = pages.may_operate_somewhere(request)
     return render(request, "dashboard/policies.html", context)
 

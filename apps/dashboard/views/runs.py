@@ -18,11 +18,12 @@ from apps.dashboard import pages
 from apps.dashboard.bars import Bar, bar
 from apps.dashboard.charts import rto
 from apps.dashboard.forms import ObjectivesForm
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.training import RUNS
 from apps.dashboard.selectors import analysis, readiness
 from apps.dashboard.selectors import checkpoints as checkpoint_rows
 from apps.dashboard.selectors import drills as drill_rows
 from apps.dashboard.selectors import runs as run_rows
-from apps.fleet.access import scoped
 from apps.recovery.models import Recovery
 
 RECENT = 10
@@ -30,8 +31,7 @@ RECENT = 10
 
 @pages.page
 def run_list(request: HttpRequest) -> HttpResponse:
-    rows = scoped(request, run_rows.runs(request.GET.get("q", "")[:200]), "cluster")
-    context = pages.list_context(request, rows, order="-created_at", search_for="Run name")
+    context = context_of(RUNS, request)
     drills = run_rows.last_drills(context["page"].items)
     for run in context["page"].items:
         run.last_drill = drills.get(run.pk)

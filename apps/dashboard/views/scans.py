@@ -1,4 +1,4 @@
-"""One scan: its progress, what it found different, and how it differs from an earlier one."""
+"""Scans: what they found different, and one with its progress and how it differs from an earlier one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,19 @@ from apps.core.errors import ApplicationError, InvalidInput
 from apps.core.units import seconds_of
 from apps.dashboard import pages
 from apps.dashboard.facets import facet
+from apps.dashboard.lists.log import CHANGES
+from apps.dashboard.lists.state import context_of
 
-CHANGES = 50
+SHOWN_CHANGES = 50
 EARLIER = 30
 SHOWN_DIFFERENCES = 200
 SPANS = (("1h", "the last hour"), ("24h", "the last 24 hours"), ("7d", "the last 7 days"))
+
+
+@pages.page
+def change_list(request: HttpRequest) -> HttpResponse:
+    """What scans found different, of every tier in sight."""
+    return render(request, "dashboard/changes.html", context_of(CHANGES, request))
 
 
 @pages.page
@@ -59,7 +67,7 @@ def _live_context(request: HttpRequest, scan: InventoryScan) -> dict[str, Any]:
         "live_seconds": 0 if finished else 2,
         "progress": {} if finished else progress_of(scan),
         "facets": [facet(request, "kind", "Change", ScanChange.Kind.choices)],
-        "page": pages.listing(request, changes.filter(kind=kind) if kind else changes, order="pk", limit=CHANGES),
+        "page": pages.listing(request, changes.filter(kind=kind) if kind else changes, order="pk", limit=SHOWN_CHANGES),
     }
 
 

@@ -12,8 +12,8 @@ from django.shortcuts import redirect, render
 from apps.accounts.models import Role
 from apps.core.models import Transition
 from apps.dashboard import pages
-from apps.dashboard.facets import facet
-from apps.fleet.access import scoped
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.work import TRANSFERS
 from apps.transfers import selectors, services
 from apps.transfers.facts import FINISHED
 from apps.transfers.models import Transfer
@@ -28,23 +28,7 @@ _VERBS: dict[str, tuple[Callable[..., Transfer], str]] = {
 
 @pages.page
 def transfer_list(request: HttpRequest) -> HttpResponse:
-    rows = selectors.transfers()
-    state = pages.chosen(request, "state", Transfer.State.values)
-    kind = pages.chosen(request, "kind", Transfer.Kind.values)
-    if state:
-        rows = rows.filter(state=state)
-    if kind:
-        rows = rows.filter(kind=kind)
-    if migration := request.GET.get("migration", "")[:40]:
-        rows = rows.filter(migration_id=migration)
-    if search := request.GET.get("q", "")[:200]:
-        rows = rows.filter(checkpoint__run__name__icontains=search)
-    facets = [
-        facet(request, "state", "State", Transfer.State.choices),
-        facet(request, "kind", "Kind", Transfer.Kind.choices),
-    ]
-    visible = scoped(request, rows, "cluster")
-    context = pages.list_context(request, visible, order="-created_at", facets=facets, search_for="Run name")
+    context = context_of(TRANSFERS, request)
     context["lines"] = [(row, selectors.progress_of(row)) for row in context["page"].items]
     return render(request, "dashboard/transfers.html", context)
 

@@ -51,6 +51,10 @@ class Operations:
         """Stop an audit."""
         return cast("t.Audit", self.call("POST", f"/audits/{part(id)}/cancel/"))
 
+    def cancel_bulk_operation(self, id: str, /) -> t.BulkOperation:
+        """Stop a bulk operation: rows that wait stay as they are."""
+        return cast("t.BulkOperation", self.call("POST", f"/bulk-operations/{part(id)}/cancel/"))
+
     def cancel_drill(self, id: str, /) -> t.DrillDetail:
         """Stop a drill within seconds."""
         return cast("t.DrillDetail", self.call("POST", f"/drills/{part(id)}/cancel/"))
@@ -83,6 +87,10 @@ class Operations:
         """Add an audit policy."""
         return cast("t.AuditPolicy", self.call("POST", "/audit-policies/", body))
 
+    def create_bulk_operation(self, body: t.CreateBulkOperationRequest) -> t.BulkOperation:
+        """Do one thing to many rows: to these ids, or to all that match a list's query."""
+        return cast("t.BulkOperation", self.call("POST", "/bulk-operations/", body))
+
     def create_cluster(self, body: t.CreateClusterRequest) -> t.Cluster:
         """Create a cluster (admin)."""
         return cast("t.Cluster", self.call("POST", "/clusters/", body))
@@ -110,6 +118,10 @@ class Operations:
     def create_repair(self, body: t.CreateRepairRequest) -> t.Repair:
         """Rewrite the bad chunks of a damaged copy from another one that is verified."""
         return cast("t.Repair", self.call("POST", "/repairs/", body))
+
+    def create_saved_view(self, body: t.CreateSavedViewRequest) -> t.SavedView:
+        """Keep a list's query under a name; the same name again gets the new query."""
+        return cast("t.SavedView", self.call("POST", "/saved-views/", body))
 
     def create_scan(self, body: t.CreateScanRequest) -> t.Scan:
         """Have a tier, or a folder of it, listed."""
@@ -159,6 +171,10 @@ class Operations:
         """Delete a policy; its transfers go on."""
         self.call("DELETE", f"/policies/{part(id)}/", if_match=if_match)
 
+    def delete_saved_view(self, id: str, /) -> None:
+        """Delete a saved view."""
+        self.call("DELETE", f"/saved-views/{part(id)}/")
+
     def delete_tier_rate_limit(self, id: str, tier: str, /) -> None:
         """Remove a rate limit."""
         self.call("DELETE", f"/tiers/{part(tier)}/rate-limits/{part(id)}/")
@@ -206,6 +222,10 @@ class Operations:
     def get_audit_report(self, id: str, /) -> t.AuditReport:
         """The evidence of an audit in one document: who, when, against which seal, and what it proves."""
         return cast("t.AuditReport", self.call("GET", f"/audits/{part(id)}/report/"))
+
+    def get_bulk_operation(self, id: str, /) -> t.BulkOperation:
+        """One bulk operation and how far it is."""
+        return cast("t.BulkOperation", self.call("GET", f"/bulk-operations/{part(id)}/"))
 
     def get_ceiling_run(self, id: str, /) -> t.CeilingRun:
         """One measurement of a tier's ceiling."""
@@ -323,6 +343,10 @@ class Operations:
         """One training run, by id or name."""
         return cast("t.Run", self.call("GET", f"/runs/{part(id)}/"))
 
+    def get_saved_view(self, id: str, /) -> t.SavedView:
+        """One saved view."""
+        return cast("t.SavedView", self.call("GET", f"/saved-views/{part(id)}/"))
+
     def get_scan(self, id: str, /) -> t.Scan:
         """One inventory scan."""
         return cast("t.Scan", self.call("GET", f"/scans/{part(id)}/"))
@@ -395,6 +419,16 @@ class Operations:
         """List audits."""
         return cast("Iterator[t.Audit]", self.items("/audits/", query))
 
+    def list_bulk_operation_items(
+        self, operation: str, /, **query: Unpack[t.ListBulkOperationItemsQuery]
+    ) -> Iterator[t.BulkItem]:
+        """What became of each row of an operation."""
+        return cast("Iterator[t.BulkItem]", self.items(f"/bulk-operations/{part(operation)}/items/", query))
+
+    def list_bulk_operations(self, **query: Unpack[t.ListBulkOperationsQuery]) -> Iterator[t.BulkOperation]:
+        """Bulk operations: one's own, all for an admin."""
+        return cast("Iterator[t.BulkOperation]", self.items("/bulk-operations/", query))
+
     def list_ceiling_runs(self, **query: Unpack[t.ListCeilingRunsQuery]) -> Iterator[t.CeilingRun]:
         """List measurements of tiers' ceilings."""
         return cast("Iterator[t.CeilingRun]", self.items("/ceiling-runs/", query))
@@ -454,6 +488,10 @@ class Operations:
     def list_incidents(self, **query: Unpack[t.ListIncidentsQuery]) -> Iterator[t.Incident]:
         """Real disruptions with their recoveries."""
         return cast("Iterator[t.Incident]", self.items("/incidents/", query))
+
+    def list_inventory_changes(self, **query: Unpack[t.ListInventoryChangesQuery]) -> Iterator[t.InventoryChange]:
+        """What scans of any tier found different."""
+        return cast("Iterator[t.InventoryChange]", self.items("/inventory-changes/", query))
 
     def list_join_tokens(self, **query: Unpack[t.ListJoinTokensQuery]) -> Iterator[t.JoinToken]:
         """List join tokens; secrets are never shown."""
@@ -526,6 +564,10 @@ class Operations:
     def list_runs(self, **query: Unpack[t.ListRunsQuery]) -> Iterator[t.Run]:
         """List training runs."""
         return cast("Iterator[t.Run]", self.items("/runs/", query))
+
+    def list_saved_views(self, **query: Unpack[t.ListSavedViewsQuery]) -> Iterator[t.SavedView]:
+        """Saved views of lists: one's own and the shared ones."""
+        return cast("Iterator[t.SavedView]", self.items("/saved-views/", query))
 
     def list_scan_changes(self, scan: str, /, **query: Unpack[t.ListScanChangesQuery]) -> Iterator[t.ScanChange]:
         """What a scan found different."""
@@ -632,6 +674,10 @@ class Operations:
     def run_policy(self, id: str, /) -> t.Migration:
         """Run the policy now: record its plan and, unless it only plans, begin it."""
         return cast("t.Migration", self.call("POST", f"/policies/{part(id)}/run/"))
+
+    def search(self, **query: Unpack[t.SearchQuery]) -> t.Search:
+        """Find runs, plans, nodes, tiers, clusters and checkpoints by name or step, anything by its id."""
+        return cast("t.Search", self.call("GET", "/search/", query=query))
 
     def start_plan(self, id: str, /) -> t.DrillDetail:
         """Run the plan's drill now."""

@@ -30,6 +30,25 @@ BackendEnum = Literal["auto", "gds", "host_bounce", "host_direct", "host_buffere
 
 ChoiceEnum = Literal["latest", "latest_verified", "random", "named"]
 
+CreateBulkOperationListEnum = Literal["alerts", "audits", "checkpoints", "drills", "transfers"]
+
+CreateSavedViewListEnum = Literal[
+    "activity",
+    "alerts",
+    "audit-policies",
+    "audits",
+    "changes",
+    "checkpoints",
+    "clusters",
+    "drills",
+    "incidents",
+    "nodes",
+    "plans",
+    "policies",
+    "runs",
+    "transfers",
+]
+
 CreateTransferKindEnum = Literal["move", "copy", "stage", "retire"]
 
 DrillKindEnum = Literal["reload", "herd", "bandwidth", "loader_compare", "failover", "standby"]
@@ -61,6 +80,8 @@ SignalNameEnum = Literal["SIGKILL", "SIGTERM", "SIGABRT", "SIGSEGV", "SIGINT", "
 StateEnum = Literal["queued", "running", "finished"]
 
 TierKindEnum = Literal["memory", "local_nvme", "parallel_fs", "nas", "object_store", "archive"]
+
+VerbEnum = Literal["acknowledge", "cancel", "label", "pin", "seal", "unpin", "verify"]
 
 WhatEnum = Literal["park", "bring_back"]
 
@@ -367,6 +388,29 @@ class Budget(TypedDict):
     is_alarming: bool
 
 
+class BulkItem(TypedDict):
+    target_id: str
+    label: str
+    outcome: str
+    detail: str
+    done_at: str | None
+
+
+class BulkOperation(TypedDict):
+    id: str | None
+    list: str
+    verb: str
+    parameters: dict[str, Any]
+    query: str
+    actor: str
+    state: str
+    total_count: int
+    done_count: int
+    refused_count: int
+    created_at: str
+    finished_at: str | None
+
+
 class Calendar(TypedDict):
     """The coming days; of a plan at most its next 500 times."""
 
@@ -648,6 +692,17 @@ class CreateAuditRequest(TypedDict):
     through_cache: NotRequired[bool]
 
 
+class CreateBulkOperationRequest(TypedDict):
+    """A plain serializer that refuses fields it does not know, each with a pointer to it."""
+
+    list: CreateBulkOperationListEnum
+    verb: VerbEnum
+    ids: NotRequired[list[str]]
+    query: NotRequired[str]
+    parameters: NotRequired[dict[str, str]]
+    expected_count: NotRequired[int]
+
+
 class CreateClusterRequest(TypedDict):
     """A plain serializer that refuses fields it does not know, each with a pointer to it."""
 
@@ -787,6 +842,15 @@ class CreateRepairRequest(TypedDict):
 
     placement: str
     from_placement: NotRequired[str | None]
+
+
+class CreateSavedViewRequest(TypedDict):
+    """A plain serializer that refuses fields it does not know, each with a pointer to it."""
+
+    list: CreateSavedViewListEnum
+    name: str
+    query: str
+    shared: NotRequired[bool]
 
 
 class CreateScanRequest(TypedDict):
@@ -1202,6 +1266,17 @@ class Fleet(TypedDict):
     lost_cost: float | None
 
 
+class Found(TypedDict):
+    name: str
+    detail: str
+    url: str
+
+
+class FoundGroup(TypedDict):
+    label: str
+    items: list[Found]
+
+
 class Group(TypedDict):
     key: str
     name: str
@@ -1298,6 +1373,19 @@ class Interval(TypedDict):
     daly_seconds: float | None
     advised_seconds: float | None
     is_held_by_save: bool
+
+
+class InventoryChange(TypedDict):
+    scan: str
+    scanned_at: str
+    tier: str
+    placement: str
+    path: str
+    run_name: str
+    step: int
+    kind: str
+    before: dict[str, Any]
+    after: dict[str, Any]
 
 
 class InventoryDiff(TypedDict):
@@ -2149,6 +2237,16 @@ class Rung(TypedDict):
     finished_at: str | None
 
 
+class SavedView(TypedDict):
+    id: str
+    list: str
+    name: str
+    query: str
+    shared: bool
+    owner: str
+    created_at: str
+
+
 class Scan(TypedDict):
     id: str
     tier: str
@@ -2212,6 +2310,10 @@ class Scenario(TypedDict):
     gpu_hours_per_month: float | None
     cost_per_failure: float | None
     cost_per_month: float | None
+
+
+class Search(TypedDict):
+    groups: list[FoundGroup]
 
 
 class SentencePart(TypedDict):
@@ -2627,6 +2729,22 @@ class ListAuditsQuery(TypedDict, total=False):
     state: list[Literal["finished", "queued", "running"]]
 
 
+class ListBulkOperationsQuery(TypedDict, total=False):
+    """Of `list_bulk_operations`."""
+
+    cursor: str
+    limit: int
+    sort: Literal["created_at", "-created_at"]
+
+
+class ListBulkOperationItemsQuery(TypedDict, total=False):
+    """Of `list_bulk_operation_items`."""
+
+    cursor: str
+    limit: int
+    sort: Literal["id", "-id"]
+
+
 class ListCeilingRunsQuery(TypedDict, total=False):
     """Of `list_ceiling_runs`."""
 
@@ -2927,6 +3045,21 @@ class ListIncidentsQuery(TypedDict, total=False):
     state: Literal["closed", "open"]
 
 
+class ListInventoryChangesQuery(TypedDict, total=False):
+    """Of `list_inventory_changes`."""
+
+    cluster: str
+    cursor: str
+    kind: list[Literal["appeared", "changed", "vanished"]]
+    limit: int
+    run: str
+    scan: str
+    scanned_after: str
+    scanned_before: str
+    sort: Literal["id", "-id"]
+    tier: str
+
+
 class ListJoinTokensQuery(TypedDict, total=False):
     """Of `list_join_tokens`."""
 
@@ -3132,6 +3265,15 @@ class ListRunStepsQuery(TypedDict, total=False):
     sort: Literal["at", "-at", "step", "-step"]
 
 
+class ListSavedViewsQuery(TypedDict, total=False):
+    """Of `list_saved_views`."""
+
+    cursor: str
+    limit: int
+    list: str
+    sort: Literal["created_at", "-created_at", "name", "-name"]
+
+
 class ListScansQuery(TypedDict, total=False):
     """Of `list_scans`."""
 
@@ -3156,6 +3298,12 @@ class ListScanChangesQuery(TypedDict, total=False):
     kind: list[Literal["appeared", "changed", "vanished"]]
     limit: int
     sort: Literal["id", "-id", "kind", "-kind"]
+
+
+class SearchQuery(TypedDict, total=False):
+    """Of `search`."""
+
+    q: str
 
 
 class ListSilencesQuery(TypedDict, total=False):
