@@ -133,13 +133,16 @@ def _inside(href: str, slugs: frozenset[str], prefix: str) -> str | None:
 
 
 def _scrolling(tokens: Sequence[Token]) -> list[Token]:
-    """Wide tables and blocks of code scroll by themselves, not the page; both can be reached by keyboard."""
+    """Wide tables and blocks of code scroll by themselves, not the page; both can be reached by keyboard. Each has a
+    name of its own: regions of one name are not told apart by a screen reader.
+    """
     made: list[Token] = []
-    for token in tokens:
-        if token.type == "table_open":
-            made.append(_html('<div class="scroll" tabindex="0" role="region" aria-label="Table">'))
-        if token.type in ("fence", "code_block"):
-            made.append(_html('<div class="scroll" tabindex="0" role="region" aria-label="Code">'))
+    kinds = {"table_open": "Table", "fence": "Code", "code_block": "Code"}
+    for number, token in enumerate(tokens, start=1):
+        if token.type in kinds:
+            place = sum(kinds.get(one.type) == kinds[token.type] for one in tokens[:number])
+            label = f"{kinds[token.type]} {place}"
+            made.append(_html(f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'))
         made.append(token)
         if token.type in ("table_close", "fence", "code_block"):
             made.append(_html("</div>"))
