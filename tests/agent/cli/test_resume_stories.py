@@ -38,6 +38,8 @@ def save(run: Path, name: str, *, hours_ago: float = 24.0) -> Path:
     place = run / name
     shutil.copytree(DATA / "dcp/w2/step-10", place)
     step = next(one for one in read_checkpoint(place).tensors if one.name == "train_state.step")
+    metadata = place / ".metadata"
+    metadata.write_bytes(metadata.read_bytes().replace(b"step-10", b"the-run"))  # where it was saved: no step at all
     named = step_of_name(name)
     if named is not None:
         with open(place / step.shard, "r+b") as stream:

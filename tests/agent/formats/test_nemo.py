@@ -101,7 +101,7 @@ def test_a_name_may_count_one_step_less_than_the_state(place: Path, step: int, e
 
 
 def test_a_distributed_checkpoint_of_nemo_1_has_the_same_marker(place: Path) -> None:
-    older = place.parent / "megatron_gpt--val_loss=2.34-step=99-consumed_samples=800.0"
+    older = place.parent / "megatron_gpt--val_loss=2.34-step=100-consumed_samples=800.0"
     shutil.move(place / "weights", older)
     assert (read(older).format, read(older).status, read(older).findings) == ("megatron_dist", Status.COMPLETE, ())
     (place.parent / f"{older.name}-unfinished").touch()
