@@ -122,6 +122,33 @@ def database(name: str, default: str) -> dict[str, Any]:
     }
 
 
+def origin(name: str) -> str:
+    """Scheme and host of an address, without a path; empty where it is not set."""
+    value = os.environ.get(name, "").rstrip("/")
+    url = _split(name, value)
+    if value and (url.scheme not in {"http", "https"} or not url.hostname or url.path or url.query):
+        raise ImproperlyConfigured(f"{name} is {value!r}; write it as https://muster.example.")
+    return value
+
+
+def smtp(name: str) -> dict[str, Any]:
+    """Django's settings for `smtp://host:25`, `smtp+starttls://user:password@host:587` or `smtps://host:465`. Without
+    the variable no mail is sent."""
+    url = _split(name, secret(name))
+    ports = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
+    if url.scheme and (url.scheme not in ports or not url.hostname):
+        raise ImproperlyConfigured(f"{name} begins with {url.scheme!r}; use smtp://, smtp+starttls:// or smtps://.")
+    return {
+        "EMAIL_HOST": url.hostname or "",
+        "EMAIL_PORT": url.port or ports.get(url.scheme, 25),
+        "EMAIL_HOST_USER": unquote(url.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(url.password or ""),
+        "EMAIL_USE_TLS": url.scheme == "smtp+starttls",
+        "EMAIL_USE_SSL": url.scheme == "smtps",
+        "EMAIL_TIMEOUT": 10,
+    }
+
+
 def _split(name: str, value: str) -> SplitResult:
     """The parts of a URL whose port, where it has one, is a number. The value stays unsaid: it may hold a password."""
     try:

@@ -12,6 +12,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 DEFAULT_SECRET_KEY = "insecure-default-for-loopback-only"
 DEBUG = env.boolean("MUSTER_DEBUG", False)
 SECRET_KEY = env.secret("MUSTER_SECRET_KEY", DEFAULT_SECRET_KEY)
+SECRET_KEY_FALLBACKS = [word for word in env.secret("MUSTER_SECRET_KEY_FALLBACKS", "").split(",") if word]
 ALLOWED_HOSTS = env.words("MUSTER_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]")
 CSRF_TRUSTED_ORIGINS = env.words("MUSTER_TRUSTED_ORIGINS", "")
 BEHIND_TLS = env.boolean("MUSTER_BEHIND_TLS", False)
@@ -232,7 +233,12 @@ CELERY_BEAT_SCHEDULE = {
     },
 }
 
+# -- telling others ----------------------------------------------------------------------------------------------------
 DEAD_MAN_URL = env.secret("MUSTER_DEAD_MAN_URL", "")
+PUBLIC_URL = env.origin("MUSTER_PUBLIC_URL")
+globals().update(env.smtp("MUSTER_SMTP_URL"))
+DEFAULT_FROM_EMAIL = env.text("MUSTER_MAIL_FROM", "muster@localhost")
+DELIVERY_KEEP_DAYS = env.integer("MUSTER_DELIVERY_KEEP_DAYS", 30)
 
 # -- agents ------------------------------------------------------------------------------------------------------------
 AGENT_POLL_SECONDS = env.integer("MUSTER_AGENT_POLL_SECONDS", 50, minimum=1)

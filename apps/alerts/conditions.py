@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.alerts import overdue
 from apps.alerts.condition import MAX_CONDITIONS, MAX_SUMMARY, Condition
-from apps.alerts.models import Alert
+from apps.alerts.models import Alert, Channel
 from apps.audits.models import Audit, AuditPolicy, AuditRound
 from apps.checkpoints.evidence import SCAN
 from apps.checkpoints.models import Finding, InventoryScan, Placement
@@ -36,6 +36,7 @@ def current() -> dict[tuple[str, str, str], Condition]:
         *_tiers_behind(),
         *_transfers_stuck(),
         *overdue.conditions(),
+        *_channels_disabled(),
     ]
     return {condition.key: condition for condition in found}
 
@@ -237,3 +238,18 @@ def _how_stuck(transfer: Transfer) -> str:
         return f"waits since {transfer.attempts} tries met trouble: {transfer.problem}"
     left = "" if transfer.is_clean else f" What it had copied to {transfer.target_path} is still there."
     return f"{transfer.state}: {transfer.problem}.{left}"
+
+
+def _channels_disabled() -> list[Condition]:
+    """Channels that Muster itself disabled; enabling or deleting one ends the alert."""
+    rows = Channel.objects.filter(enabled=False).exclude(disabled_reason="").order_by("pk")[:MAX_CONDITIONS]
+    return [
+        Condition(
+            Alert.Rule.CHANNEL_DISABLED,
+            "channel",
+            channel.pk,
+            None,
+            f"The channel {channel.name} was disabled. {channel.disabled_reason}"[:MAX_SUMMARY],
+        )  # fmt: skip
+        for channel in rows
+    ]

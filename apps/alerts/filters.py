@@ -8,7 +8,7 @@ import django_filters.rest_framework as filters
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from apps.alerts.models import Alert, AlertRule, RuleKind, Severity, Silence
+from apps.alerts.models import Alert, AlertRule, Channel, Delivery, RuleKind, Severity, Silence
 from apps.drills.filters import ChoiceInFilter
 
 
@@ -55,3 +55,23 @@ class SilenceFilter(_OfCluster):
         now = timezone.now()
         standing = Q(starts_at__lte=now, ends_at__gt=now)
         return rows.filter(standing if value else ~standing)
+
+
+class ChannelFilter(filters.FilterSet):  # type: ignore[misc]  # it ships no types
+    kind = ChoiceInFilter(choices=Channel.Kind.choices)
+    enabled = filters.BooleanFilter()
+
+    class Meta:
+        model = Channel
+        fields: list[str] = []
+
+
+class DeliveryFilter(filters.FilterSet):  # type: ignore[misc]  # it ships no types
+    channel = filters.CharFilter(field_name="channel_id", label="Channel id")
+    state = ChoiceInFilter(choices=Delivery.State.choices)
+    event = filters.CharFilter(field_name="event_id", label="Event id: the webhook-id")
+    subject = filters.CharFilter(label="Such as alert/alr_...")
+
+    class Meta:
+        model = Delivery
+        fields: list[str] = []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from django.db.models import Count
+from django.utils import timezone
 
-from apps.alerts import own_health
-from apps.alerts.models import Alert
-from apps.core.metrics import Families, gauge
+from apps.alerts import outbox_age, own_health
+from apps.alerts.models import Alert, Delivery
+from apps.core.metrics import Families, counter, gauge
 
 
 def families() -> Families:
@@ -15,6 +16,7 @@ def families() -> Families:
         "muster_alerts", "Alerts whose cause stands.", ("cluster", "rule", "state"),
         ((tuple(key), count) for *key, count in standing.order_by().annotate(count=Count("pk"))),
     )  # fmt: skip
+    yield from _deliveries()
     parts = own_health.parts()
     yield gauge(
         "muster_part_well", "1 while this part of Muster gives signs of life.", ("part",),
@@ -27,4 +29,22 @@ def families() -> Families:
     yield gauge(
         "muster_watching", "1 while all parts do: 0 or absent means that Muster's silence says nothing.", (),
         [((), float(all(part.is_well for part in parts)))],
+    )  # fmt: skip
+
+
+def _deliveries() -> Families:
+    counted = Delivery.objects.order_by().values_list("channel__kind", "state").annotate(count=Count("pk"))
+    rows = [(kind, state, count) for kind, state, count in counted]
+    pending = Delivery.State.PENDING
+    yield gauge(
+        "muster_outbox_pending", "Deliveries on their way, those that wait for their next try too.", ("channel_kind",),
+        (((kind,), count) for kind, state, count in rows if state == pending),
+    )  # fmt: skip
+    yield counter(
+        "muster_deliveries", "Deliveries that ended.", ("channel_kind", "result"),
+        (((kind, state), count) for kind, state, count in rows if state != pending),
+    )  # fmt: skip
+    yield gauge(
+        "muster_outbox_oldest_age_seconds", "How long the delivery or change that waits longest has been due.", (),
+        [((), outbox_age.seconds(timezone.now()))],
     )  # fmt: skip

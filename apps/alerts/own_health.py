@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db.models import Min, QuerySet
 from django.utils import timezone
 
+from apps.alerts import outbox_age
 from apps.audits.models import Audit
 from apps.checkpoints.models import InventoryScan
 from apps.core import heartbeats
@@ -23,7 +24,7 @@ from apps.drills.models import Drill
 from apps.storage.models import CeilingRun
 from apps.transfers.models import Transfer
 
-BROKER, OVERDUE = "broker", "overdue work"
+BROKER, OVERDUE, OUTBOX = "broker", "overdue work", "outbox"
 OVERDUE_LIMIT = timedelta(minutes=5)
 _BEAT_LIMITS = {TICKS: timedelta(seconds=30), SWEEPS: timedelta(minutes=1)}
 _QUEUE_LIMIT = timedelta(seconds=150)
@@ -36,6 +37,7 @@ _SAYS = {
     "queue:move": ("a worker moves checkpoints between tiers", "start a worker with -Q move"),
     "queue:notify": ("a worker tells others what happened", "start a worker with -Q notify"),
     BROKER: ("Redis carries wake-ups", "see that Redis runs and that REDIS_URL names it; nothing is lost meanwhile"),
+    OUTBOX: ("events and alerts reach their channels", "see that a worker runs with -Q notify, and its log"),
     OVERDUE: ("what is due is looked at", "see the workers' logs for what fails again and again"),
 }  # fmt: skip
 
@@ -66,7 +68,8 @@ def parts() -> list[Part]:
     """Every part, as it stands now."""
     now = timezone.now()
     overdue = Part(OVERDUE, _overdue_seconds(now), OVERDUE_LIMIT.total_seconds())
-    return [*judge(heartbeats.last_beats(), now), Part(BROKER, _broker_answers(), 2.0), overdue]
+    outbox = Part(OUTBOX, outbox_age.seconds(now), OVERDUE_LIMIT.total_seconds())
+    return [*judge(heartbeats.last_beats(), now), Part(BROKER, _broker_answers(), 2.0), overdue, outbox]
 
 
 def judge(beats: Mapping[str, datetime | None], now: datetime) -> list[Part]:

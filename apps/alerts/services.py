@@ -6,14 +6,16 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.accounts.services import log_activity
-from apps.alerts import conditions, rules
+from apps.alerts import conditions, events, messages, rules
 from apps.alerts.condition import Condition
-from apps.alerts.deciding import Rules, is_exceeded
+from apps.alerts.deciding import Rules, is_exceeded, silence_for
 from apps.alerts.models import Alert
+from apps.alerts.silences import standing_silences
 from apps.core import transitions
 from apps.core.errors import Conflict
 from apps.core.transitions import transition
 
+AT_ONCE = 500
 UNRESOLVED = (Alert.State.OPEN, Alert.State.ACKNOWLEDGED)
 
 
@@ -30,6 +32,27 @@ def evaluate() -> None:
     for key, alert in standing.items():
         if key not in wrong:
             resolve(alert)
+    _tell_untold()
+
+
+def _tell_untold() -> None:
+    """Alerts that just opened, or whose silence has ended; each is told once."""
+    now = timezone.now()
+    silences = standing_silences(now)
+    untold = Alert.objects.filter(state__in=UNRESOLVED, notified_at=None).select_related("cluster", "run")
+    for alert in untold.order_by("pk")[:AT_ONCE]:
+        if silence_for(alert, silences, now) is None:
+            _tell(alert)
+
+
+@transaction.atomic
+def _tell(alert: Alert) -> None:
+    """Whoever marks the alert tells it. One that was acknowledged under its silence has its somebody already."""
+    now = timezone.now()
+    mine = Alert.objects.filter(pk=alert.pk, notified_at=None, state__in=UNRESOLVED)
+    if mine.update(notified_at=now) == 1 and alert.state == Alert.State.OPEN:
+        alert.notified_at = now
+        events.tell_opened(alert)
 
 
 def _wrong(every: Rules) -> dict[tuple[str, str, str], tuple[Condition, str]]:
@@ -42,11 +65,15 @@ def _wrong(every: Rules) -> dict[tuple[str, str, str], tuple[Condition, str]]:
     return found
 
 
+@transaction.atomic
 def resolve(alert: Alert) -> bool:
-    """Its cause is gone. False when somebody resolved it first."""
-    return transition(
-        alert, old=UNRESOLVED, new=Alert.State.RESOLVED, reason="the cause is gone", resolved_at=timezone.now()
-    )
+    """Its cause is gone, or its rule does not alert on it any more. False when somebody resolved it first."""
+    now, reason = timezone.now(), "the cause is gone"
+    if not transition(alert, old=UNRESOLVED, new=Alert.State.RESOLVED, reason=reason, resolved_at=now):
+        return False
+    if alert.notified_at is not None:
+        events.tell_followup(alert, messages.ALERT_RESOLVED)
+    return True
 
 
 @transaction.atomic
@@ -66,6 +93,8 @@ def acknowledge(*, alert: Alert, actor: str) -> Alert:
         acknowledged_by=actor,
     ):
         log_activity(actor=actor, action="alert.acknowledge", target_kind="alert", target_id=alert.pk)
+        if alert.notified_at is not None:
+            events.tell_followup(alert, messages.ALERT_ACKNOWLEDGED)
     return alert
 
 

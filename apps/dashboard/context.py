@@ -47,6 +47,8 @@ SECTIONS = {
     "alert-rule-create": "alerts",
     "silences": "alerts",
     "silence-create": "alerts",
+    **dict.fromkeys(("channels", "channel", "channel-create", "channel-rotate", "channel-delete"), "alerts"),
+    **dict.fromkeys(("deliveries", "delivery"), "alerts"),
     "run": "runs",
     "checkpoint": "checkpoints",
     "drill": "drills",

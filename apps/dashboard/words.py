@@ -124,6 +124,12 @@ LOOKS: dict[str, dict[str, Look]] = {
         "acknowledged": Look("warn", "acknowledged"),
         "resolved": Look("ok", "resolved"),
     },
+    "delivery": {
+        "pending": Look("info", "on its way", running=True),
+        "delivered": Look("ok", "delivered"),
+        "failed": Look("bad", "failed"),
+        "cancelled": Look("none", "cancelled"),
+    },
     "alert_severity": {
         "critical": Look("bad", "critical"),
         "warning": Look("warn", "warning"),

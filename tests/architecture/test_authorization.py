@@ -16,6 +16,7 @@ from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 
 from apps.accounts.models import RANK, ApiToken, Role, SavedView, User
+from apps.alerts import channels
 from apps.alerts.models import Alert, AlertRule, Silence
 from apps.audits.models import Audit, AuditPolicy, Repair
 from apps.checkpoints.models import InventoryScan, SteplessCheckpoint
@@ -229,6 +230,19 @@ OPERATIONS: dict[str, Needs] = {
         OPERATOR, body=lambda ids: {"cluster": ids["cluster"], "reason": "x", "ends_at": in_an_hour()}
     ),
     "end_silence": Needs(OPERATOR),
+    "list_channels": Needs(Role.VIEWER, everywhere=True),
+    "get_channel": Needs(Role.VIEWER, everywhere=True),
+    "create_channel": Needs(
+        ADMIN, everywhere=True, body=lambda _ids: {"name": "x", "kind": "webhook", "target": "https://93.184.215.14/"}
+    ),
+    "update_channel": Needs(ADMIN, everywhere=True, body=lambda _ids: {"enabled": False}),
+    "delete_channel": Needs(ADMIN, everywhere=True),
+    "rotate_channel": Needs(ADMIN, everywhere=True),
+    "drop_channel_old_key": Needs(ADMIN, everywhere=True),
+    "test_channel": Needs(OPERATOR, everywhere=True),
+    "list_deliveries": Needs(Role.VIEWER, everywhere=True),
+    "get_delivery": Needs(Role.VIEWER, everywhere=True),
+    "replay_delivery": Needs(OPERATOR, everywhere=True),
     "get_readiness": VIEWER,
     "list_objectives": VIEWER,
     "get_rto_history": VIEWER,
@@ -335,6 +349,8 @@ def world() -> World:
     silence = Silence.objects.create(
         cluster=east, reason="x", created_by="x", created_at=now, starts_at=now, ends_at=now + timedelta(hours=1)
     )
+    channel = channels.create_channel(name="ops", kind="webhook", target="https://93.184.215.14/", actor="x")[0]
+    delivery = channels.send_test(channel=channel, actor="x")
     join_token, _secret = fleet.create_join_token(cluster=east, actor="x")
     counted = dict.fromkeys(("node_count", "usable_count", "gpu_count", "job_count", "change_count"), 0)
     listed = ClusterInventory.objects.create(cluster=east, taken_at=now, seconds=0.1, scheduler="slurm", **counted)
@@ -371,6 +387,8 @@ def world() -> World:
         "task": task.pk,
         "alert": alert.pk,
         "alert-rule": rule.pk,
+        "channel": channel.pk,
+        "deliverie": delivery.pk,
         "silence": silence.pk,
         "token": ApiToken.objects.get(user=victim).pk,
         "user": str(victim.pk),

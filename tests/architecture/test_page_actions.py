@@ -68,6 +68,13 @@ SAME = {
     "alert-rule-delete": {"delete_alert_rule"},
     "dashboard/silence_form.html": {"create_silence"},
     "silence-end": {"end_silence"},
+    "dashboard/channel_form.html": {"create_channel"},
+    "dashboard/channel.html": {"update_channel"},
+    "dashboard/channel_delete.html": {"delete_channel"},
+    "channel-rotate": {"rotate_channel"},
+    "channel-drop-old-key": {"drop_channel_old_key"},
+    "channel-test": {"test_channel"},
+    "delivery-replay": {"replay_delivery"},
     "accounts/access.html": {"create_token"},
     "token-revoke": {"delete_token"},
 }

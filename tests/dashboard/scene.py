@@ -14,7 +14,10 @@ from muster_agent.manifest.model import TensorDigest
 
 from apps.accounts.models import Role, User
 from apps.accounts.services import log_activity
-from apps.alerts.models import Alert, AlertRule, Silence
+from apps.alerts import channels
+from apps.alerts.deliveries import disable
+from apps.alerts.events import Draft, send_to
+from apps.alerts.models import Alert, AlertRule, Channel, Delivery, DeliveryAttempt, Silence
 from apps.audits.models import Audit, AuditPolicy, AuditRound, Repair
 from apps.checkpoints.models import (
     Checkpoint,
@@ -141,6 +144,7 @@ def build() -> Scene:
     )  # fmt: skip
     alert = _alerts(east, damaged, failover, now)
     _rules_and_silences(llama, nas, now)
+    _channels(east, alert, now)
     scans = _scans(nvme, nas, nodes[0], damaged, now)
     policy, transfers = _retention(east, nvme, nas, good, now)
     _recovery(llama, attempt, now)
@@ -333,6 +337,11 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "alert-rules": "/alerts/rules/",
         "alert-rule": f"/alerts/rules/{AlertRule.objects.get(run=scene.llama).pk}/",
         "silences": "/alerts/silences/",
+        "channels": "/alerts/channels/",
+        "channel": f"/alerts/channels/{Channel.objects.get(name='fleet-events').pk}/",
+        "channel-disabled": f"/alerts/channels/{Channel.objects.get(name='old-hook').pk}/",
+        "deliveries": "/alerts/deliveries/",
+        "delivery": f"/alerts/deliveries/{Delivery.objects.filter(tries=3).get().pk}/",
         "analysis": "/analysis/",
         "analysis-groups": "/analysis/groups/",
         "analysis-formats": "/analysis/groups/?by=format&kind=reload",
@@ -370,7 +379,13 @@ def operator_pages_of(scene: Scene) -> dict[str, str]:
 
 def admin_pages_of(scene: Scene) -> dict[str, str]:
     operation = BulkOperation.objects.latest("created_at")
-    return {"join-token": f"/clusters/{scene.east.pk}/join-token/", "bulk": f"/operations/{operation.pk}/"}
+    return {
+        "join-token": f"/clusters/{scene.east.pk}/join-token/",
+        "bulk": f"/operations/{operation.pk}/",
+        "channel-create": "/alerts/channels/new/?kind=webhook",
+        "channel-create-pagerduty": "/alerts/channels/new/?kind=pagerduty",
+        "channel-delete": f"/alerts/channels/{Channel.objects.get(name='old-hook').pk}/delete/",
+    }
 
 
 def _operation(damaged: Placement, now: datetime) -> None:
@@ -952,6 +967,27 @@ def _alerts(east: Cluster, damaged: Placement, drill: Drill, now: datetime) -> A
         summary="Step 48,000 of moe-132b-v3 is damaged on nvme.",
         opened_at=now - timedelta(minutes=9),
     )
+
+
+def _channels(east: Cluster, alert: Alert, now: datetime) -> None:
+    """One that works, one whose receiver is in trouble, and one that Muster disabled."""
+    where = {"target": "https://93.184.215.14/hooks/muster", "actor": "ada"}
+    hook, _key = channels.create_channel(
+        name="fleet-events", kind="webhook", event_types=["alert.*", "drill.*"], clusters=[east], **where
+    )
+    channels.create_channel(name="on-call", kind="pagerduty", secret="R" * 32, min_severity="critical", **where)
+    gone, _key = channels.create_channel(name="old-hook", kind="webhook", **where)
+    data = {"summary": alert.summary, "severity": "critical", "rule": "damage", "cluster_name": east.name}
+    draft = Draft("alert.opened", f"alert/{alert.pk}", east.pk, data, now - timedelta(minutes=9), "critical")
+    send_to(draft, [hook, gone])
+    pending = Delivery.objects.get(channel=hook)
+    common: dict[str, Any] = {"status": 503, "problem": "HTTP 503", "answer": "upstream <b>away</b>"}
+    for minutes in (9, 8, 3):
+        DeliveryAttempt.objects.create(delivery=pending, at=now - timedelta(minutes=minutes), seconds=0.31, **common)
+    Delivery.objects.filter(pk=pending.pk).update(
+        tries=3, problem="HTTP 503", next_attempt_at=now + timedelta(minutes=27)
+    )
+    disable(gone, "Its receiver answered HTTP 410: it is gone. Enter its new address and enable it.")
 
 
 def _rules_and_silences(run: TrainingRun, nas: StorageTier, now: datetime) -> None:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from muster_agent.cli.agent import join
 
 from apps.accounts.models import ActivityEntry
-from apps.alerts.models import Alert, AlertRule, Silence
+from apps.alerts.models import Alert, AlertRule, Channel, Delivery, Silence
 from apps.audits.models import Audit
 from apps.checkpoints.models import InventoryScan
 from apps.drills.models import Drill, DrillPlan, DrillRules, NodeAction
@@ -24,6 +24,12 @@ from apps.fleet.models import Agent, JoinToken
 from apps.storage.models import CeilingRun
 
 SignIn = Callable[[str], Client]
+
+
+CHANNEL = {
+    "name": "second", "target": "https://93.184.215.14/hook", "min_severity": "warning", "event_types": "alert.*",
+    "enabled": "on",
+}  # fmt: skip
 
 
 def told(answer: HttpResponse) -> str:
@@ -99,6 +105,13 @@ def actions_of(scene: Scene) -> dict[str, tuple[str, dict[str, str]]]:
         "alert-rule-delete": (f"/alerts/rules/{AlertRule.objects.get(run=scene.llama).pk}/delete/", {}),
         "silence-create": ("/alerts/silences/new/", {"cluster": scene.east.pk, "reason": "maintenance", "lasts": "2h"}),
         "silence-end": (f"/alerts/silences/{Silence.objects.get(ended_by='').pk}/end/", {}),
+        "channel-create": ("/alerts/channels/new/?kind=webhook", CHANNEL),
+        "channel-change": (f"/alerts/channels/{Channel.objects.get(name='fleet-events').pk}/", CHANNEL),
+        "channel-rotate": (f"/alerts/channels/{Channel.objects.get(name='fleet-events').pk}/rotate/", {}),
+        "channel-drop": (f"/alerts/channels/{Channel.objects.get(name='fleet-events').pk}/drop-old-key/", {}),
+        "channel-test": (f"/alerts/channels/{Channel.objects.get(name='fleet-events').pk}/test/", {}),
+        "channel-delete": (f"/alerts/channels/{Channel.objects.get(name='old-hook').pk}/delete/", {}),
+        "delivery-replay": (f"/alerts/deliveries/{Delivery.objects.get(state='cancelled').pk}/replay/", {}),
         "acknowledge": (f"/alerts/{scene.alert.pk}/acknowledge/", {}),
         "agent": (f"/nodes/{scene.nodes[4].pk}/agent/approve/", {}),
         "join-token": (f"/clusters/{scene.east.pk}/join-token/", {"max_uses": "1", "hours": "1"}),
@@ -108,7 +121,8 @@ def actions_of(scene: Scene) -> dict[str, tuple[str, dict[str, str]]]:
     }
 
 
-ADMIN_ONLY = {"tier-schedule", "agent", "join-token", "join-token-revoke", "disruption", "cluster-cost"}
+OF_CHANNELS = {"channel-create", "channel-change", "channel-rotate", "channel-drop", "channel-delete"}
+ADMIN_ONLY = OF_CHANNELS | {"tier-schedule", "agent", "join-token", "join-token-revoke", "disruption", "cluster-cost"}
 
 
 def test_a_viewer_is_refused_every_action_and_nothing_changes(scene: Scene, signed_in: SignIn) -> None:
@@ -130,7 +144,8 @@ def test_an_operator_is_refused_what_only_admins_may(scene: Scene, signed_in: Si
 def test_a_stranger_finds_nothing_to_act_on(scene: Scene, signed_in: SignIn) -> None:
     client, before = signed_in("stranger"), ActivityEntry.objects.count()
     for name, (url, body) in actions_of(scene).items():
-        expected = (403,) if name in ("drills-stop", "drills-allow") else (404, 422)
+        of_no_cluster = {"drills-stop", "drills-allow", "channel-test", "delivery-replay"} | OF_CHANNELS
+        expected = (403, 404) if name in of_no_cluster else (404, 422)
         assert client.post(url, body).status_code in expected, name
     assert ActivityEntry.objects.count() == before
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
+from apps.alerts import deliveries, relay
 from apps.alerts import services as alerts
 from apps.audits import schedules as audit_schedules
 from apps.audits import stale
@@ -31,6 +32,8 @@ def tick() -> None:
     rescans.fire_due()
     policies.fire_due()
     audit_schedules.fire_due()
+    relay.relay()
+    deliveries.wake_due(deliveries.JUST_NOW)
     heartbeats.beat(heartbeats.TICKS)
 
 
@@ -50,6 +53,8 @@ def sweep() -> None:
     stale.compare_due()
     recovery.follow_runs()
     alerts.evaluate()
+    deliveries.wake_due()
+    deliveries.prune()
     heartbeats.beat(heartbeats.SWEEPS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from apps.alerts import dead_man
+from apps.alerts import dead_man, deliveries
 from apps.drills import traces
 
 
@@ -18,3 +18,9 @@ def signal_dead_man() -> None:
 def trace_drill(drill_id: str) -> None:
     """Where traces are on; a trace that is lost with its message is no loss of anything else."""
     traces.send(drill_id)
+
+
+@shared_task(name="muster.notify.deliver")
+def deliver(delivery_id: str) -> None:
+    """One try of one delivery, where it is due."""
+    deliveries.deliver(delivery_id)

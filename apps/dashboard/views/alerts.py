@@ -29,6 +29,7 @@ SUBJECT_PAGES = {
     "node": "node",
     "tier": "tier",
     "transfer": "transfer",
+    "channel": "channel",
 }
 
 
