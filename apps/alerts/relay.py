@@ -77,7 +77,7 @@ def _audit_end(row: Transition) -> str:
     audit = Audit.objects.filter(pk=row.owner_id).first()
     if audit is None or audit.mode != Audit.Mode.VERIFY:
         return ""
-    is_whole = audit.outcome == Audit.Outcome.PASSED and audit.sample_ratio is None
+    is_whole = audit.outcome == Audit.Outcome.PASSED and not audit.is_sample
     return "checkpoint.corrupt" if audit.outcome == Audit.Outcome.DAMAGED else "checkpoint.verified" if is_whole else ""
 
 

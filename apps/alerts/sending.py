@@ -146,6 +146,9 @@ def _cut_after(seconds: float, connection: http.client.HTTPConnection) -> Iterat
         if is_over.is_set():
             raise TimeoutError from error
         raise
+    else:
+        if is_over.is_set():  # what was cut within its headers reads as an answer that ended there
+            raise TimeoutError
     finally:
         timer.cancel()
 

@@ -80,11 +80,11 @@ def test_agents_that_are_lost_and_come_back_are_told(run: TrainingRun, hook: Cha
 def test_audits_tell_of_proven_and_of_damaged_checkpoints(run: TrainingRun, hook: Channel) -> None:
     copy = factories.placement(run, factories.tier(run.cluster))
     for mode, outcome, ratio in (
-        ("verify", "passed", None),
+        ("verify", "passed", 1.0),
         ("verify", "passed", 0.1),
-        ("seal", "passed", None),
+        ("seal", "passed", 1.0),
         ("verify", "damaged", 0.1),
-        ("verify", "failed", None),
+        ("verify", "failed", 1.0),
     ):
         audit = Audit.objects.create(
             placement=copy, mode=mode, outcome=outcome, sample_ratio=ratio, state="running", requested_by="x",
