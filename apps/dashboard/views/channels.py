@@ -26,7 +26,7 @@ def channel_list(request: HttpRequest) -> HttpResponse:
     require_role(request, Role.VIEWER)
     context = pages.list_context(request, channels.channel_rows(), order="-created_at")
     for channel in context["page"].items:
-        channel.shown_target = targets.shown(channel)  # type: ignore[attr-defined]
+        channel.shown_target = targets.shown(channel)
     context |= {"is_admin": pages.operates_everywhere(request, Role.ADMIN), "kinds": Channel.Kind.choices}
     return render(request, "dashboard/channels.html", context)
 
