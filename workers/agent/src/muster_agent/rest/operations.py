@@ -91,6 +91,10 @@ class Operations:
         """Do one thing to many rows: to these ids, or to all that match a list's query."""
         return cast("t.BulkOperation", self.call("POST", "/bulk-operations/", body))
 
+    def create_channel(self, body: t.CreateChannelRequest) -> t.NewChannel:
+        """Add a channel; a signing key that is made is in this answer only."""
+        return cast("t.NewChannel", self.call("POST", "/channels/", body))
+
     def create_cluster(self, body: t.CreateClusterRequest) -> t.Cluster:
         """Create a cluster (admin)."""
         return cast("t.Cluster", self.call("POST", "/clusters/", body))
@@ -159,6 +163,10 @@ class Operations:
         """Delete an audit policy; its audits stay."""
         self.call("DELETE", f"/audit-policies/{part(id)}/", if_match=if_match)
 
+    def delete_channel(self, id: str, /, *, if_match: str = "*") -> None:
+        """Delete a channel with its log of deliveries."""
+        self.call("DELETE", f"/channels/{part(id)}/", if_match=if_match)
+
     def delete_join_token(self, id: str, /) -> None:
         """Revoke a join token at once (admin)."""
         self.call("DELETE", f"/join-tokens/{part(id)}/")
@@ -186,6 +194,10 @@ class Operations:
     def drain_agent(self, id: str, /) -> t.Agent:
         """Give an agent no new work (admin)."""
         return cast("t.Agent", self.call("POST", f"/agents/{part(id)}/drain/"))
+
+    def drop_channel_old_key(self, id: str, /) -> t.Channel:
+        """End the rotation: sign with the newest key alone."""
+        return cast("t.Channel", self.call("POST", f"/channels/{part(id)}/drop-old-key/"))
 
     def end_silence(self, id: str, /) -> t.Silence:
         """End a silence now; what is still wrong is told."""
@@ -231,6 +243,10 @@ class Operations:
         """One measurement of a tier's ceiling."""
         return cast("t.CeilingRun", self.call("GET", f"/ceiling-runs/{part(id)}/"))
 
+    def get_channel(self, id: str, /) -> t.Channel:
+        """One channel."""
+        return cast("t.Channel", self.call("GET", f"/channels/{part(id)}/"))
+
     def get_checklist(self, name_or_id: str, /, **query: Unpack[t.GetChecklistQuery]) -> t.Checklist:
         """A run's five validation steps with their last evidence, verdict and next action, and its score."""
         return cast("t.Checklist", self.call("GET", f"/runs/{part(name_or_id)}/checklist/", query=query))
@@ -250,6 +266,10 @@ class Operations:
     def get_cluster_inventory(self, id: str, /) -> t.ClusterInventoryDetail:
         """One inventory with what changed since the one before."""
         return cast("t.ClusterInventoryDetail", self.call("GET", f"/cluster-inventories/{part(id)}/"))
+
+    def get_delivery(self, id: str, /) -> t.WholeDelivery:
+        """One delivery with its tries."""
+        return cast("t.WholeDelivery", self.call("GET", f"/deliveries/{part(id)}/"))
 
     def get_drill(self, id: str, /) -> t.DrillDetail:
         """One drill with its rounds."""
@@ -433,6 +453,10 @@ class Operations:
         """List measurements of tiers' ceilings."""
         return cast("Iterator[t.CeilingRun]", self.items("/ceiling-runs/", query))
 
+    def list_channels(self, **query: Unpack[t.ListChannelsQuery]) -> Iterator[t.Channel]:
+        """List channels."""
+        return cast("Iterator[t.Channel]", self.items("/channels/", query))
+
     def list_checkpoint_findings(
         self, checkpoint: str, /, **query: Unpack[t.ListCheckpointFindingsQuery]
     ) -> Iterator[t.Finding]:
@@ -468,6 +492,10 @@ class Operations:
     def list_clusters(self, **query: Unpack[t.ListClustersQuery]) -> Iterator[t.Cluster]:
         """List the clusters that the caller may view."""
         return cast("Iterator[t.Cluster]", self.items("/clusters/", query))
+
+    def list_deliveries(self, **query: Unpack[t.ListDeliveriesQuery]) -> Iterator[t.Delivery]:
+        """The log of deliveries."""
+        return cast("Iterator[t.Delivery]", self.items("/deliveries/", query))
 
     def list_drill_events(self, drill: str, /, **query: Unpack[t.ListDrillEventsQuery]) -> Iterator[t.AgentEvent]:
         """What a drill's agents reported."""
@@ -643,6 +671,10 @@ class Operations:
         """Tell of checkpoints that were saved: up to 1,000 copies, as JSON or one a line."""
         return cast("t.Registered", self.call("POST", "/checkpoints:batch/", body))
 
+    def replay_delivery(self, id: str, /) -> t.Delivery:
+        """Send it again, with the same id."""
+        return cast("t.Delivery", self.call("POST", f"/deliveries/{part(id)}/replay/"))
+
     def report_incident(self, body: t.ReportIncidentRequest) -> t.Incident:
         """Report a real disruption; the training hook's records measure the way back where there are any."""
         return cast("t.Incident", self.call("POST", "/incidents/", body))
@@ -666,6 +698,10 @@ class Operations:
     def revoke_agent(self, id: str, /, body: t.RevokeAgentRequest) -> t.Agent:
         """Refuse an agent's credential from now on (admin)."""
         return cast("t.Agent", self.call("POST", f"/agents/{part(id)}/revoke/", body))
+
+    def rotate_channel(self, id: str, /, body: t.RotateRequest) -> t.SigningKey:
+        """Replace a webhook's signing key; messages carry signatures of both meanwhile."""
+        return cast("t.SigningKey", self.call("POST", f"/channels/{part(id)}/rotate/", body))
 
     def run_audit_policy(self, id: str, /) -> t.AuditRound:
         """Audit now what the policy is for."""
@@ -691,6 +727,10 @@ class Operations:
         """Take the cluster's inventory now (operator)."""
         self.call("POST", f"/clusters/{part(id)}/take-inventory/")
 
+    def test_channel(self, id: str, /) -> t.Delivery:
+        """Send a test, tried once; the delivery tells what came back."""
+        return cast("t.Delivery", self.call("POST", f"/channels/{part(id)}/test/"))
+
     def unpin_checkpoint(self, checkpoint: str, /) -> None:
         """Let policies decide again."""
         self.call("DELETE", f"/checkpoints/{part(checkpoint)}/pin/")
@@ -706,6 +746,10 @@ class Operations:
     ) -> t.AuditPolicy:
         """Change an audit policy; another mode or ratio begins a new rotation."""
         return cast("t.AuditPolicy", self.call("PATCH", f"/audit-policies/{part(id)}/", body, if_match=if_match))
+
+    def update_channel(self, id: str, /, body: t.PatchedUpdateChannelRequest, *, if_match: str = "*") -> t.Channel:
+        """Change a channel, disable or enable it."""
+        return cast("t.Channel", self.call("PATCH", f"/channels/{part(id)}/", body, if_match=if_match))
 
     def update_cluster(self, id: str, /, body: t.PatchedUpdateClusterRequest, *, if_match: str = "*") -> t.Cluster:
         """Change a cluster's scheduler, size, price or permission to disrupt (admin)."""

@@ -32,6 +32,8 @@ ChoiceEnum = Literal["latest", "latest_verified", "random", "named"]
 
 CreateBulkOperationListEnum = Literal["alerts", "audits", "checkpoints", "drills", "transfers"]
 
+CreateChannelKindEnum = Literal["email", "slack", "pagerduty", "webhook"]
+
 CreateSavedViewListEnum = Literal[
     "activity",
     "alerts",
@@ -444,6 +446,27 @@ class CeilingRun(TypedDict):
     finished_at: str | None
 
 
+class Channel(TypedDict):
+    """`target` without what may be secret: a webhook's query is left out, and of Slack's address only the host is
+    there. `secret_count` is 2 while a signing key is replaced, null where the secret cannot be opened any more.
+    """
+
+    id: str
+    name: str
+    kind: str
+    target: str
+    secret_count: int | None
+    secrets_set_at: str | None
+    min_severity: str
+    clusters: list[str]
+    event_types: list[str]
+    enabled: bool
+    disabled_reason: str
+    last_delivered_at: str | None
+    created_by: str
+    created_at: str
+
+
 class Checklist(TypedDict):
     """A run's five steps. `passed`: all of them, within the age that was asked for."""
 
@@ -703,6 +726,19 @@ class CreateBulkOperationRequest(TypedDict):
     expected_count: NotRequired[int]
 
 
+class CreateChannelRequest(TypedDict):
+    """A plain serializer that refuses fields it does not know, each with a pointer to it."""
+
+    name: str
+    target: NotRequired[str]
+    secret: NotRequired[str]
+    min_severity: NotRequired[AlertSeverityEnum]
+    clusters: NotRequired[list[str]]
+    event_types: NotRequired[list[str]]
+    enabled: NotRequired[bool]
+    kind: CreateChannelKindEnum
+
+
 class CreateClusterRequest(TypedDict):
     """A plain serializer that refuses fields it does not know, each with a pointer to it."""
 
@@ -918,6 +954,32 @@ class CreateUserRequest(TypedDict):
     role: NotRequired[RoleEnum]
     is_service: NotRequired[bool]
     password: NotRequired[str]
+
+
+class Delivery(TypedDict):
+    """`event` is the `webhook-id`, the same at every try and replay."""
+
+    id: str
+    channel: str
+    channel_name: str
+    event: str
+    event_type: str
+    subject: str
+    state: str
+    tries: int
+    problem: str
+    next_attempt_at: str | None
+    requested_by: str
+    created_at: str
+    finished_at: str | None
+
+
+class DeliveryAttempt(TypedDict):
+    at: str
+    seconds: float
+    status: int | None
+    problem: str
+    answer: str
 
 
 class Difference(TypedDict):
@@ -1486,6 +1548,26 @@ class Need(TypedDict):
     reader_count: int | None
 
 
+class NewChannel(TypedDict):
+    """A channel just made; `signing_key` is shown this once, and empty where none was made."""
+
+    id: str
+    name: str
+    kind: str
+    target: str
+    secret_count: int | None
+    secrets_set_at: str | None
+    min_severity: str
+    clusters: list[str]
+    event_types: list[str]
+    enabled: bool
+    disabled_reason: str
+    last_delivered_at: str | None
+    created_by: str
+    created_at: str
+    signing_key: str
+
+
 class NewJoinToken(TypedDict):
     """A join token just made: the only time its secret is shown."""
 
@@ -1656,6 +1738,18 @@ class PatchedUpdateAuditPolicyRequest(TypedDict):
     cron: NotRequired[str]
     time_zone: NotRequired[str]
     missed: NotRequired[MissedEnum]
+    enabled: NotRequired[bool]
+
+
+class PatchedUpdateChannelRequest(TypedDict):
+    """A plain serializer that refuses fields it does not know, each with a pointer to it."""
+
+    name: NotRequired[str]
+    target: NotRequired[str]
+    secret: NotRequired[str]
+    min_severity: NotRequired[AlertSeverityEnum]
+    clusters: NotRequired[list[str]]
+    event_types: NotRequired[list[str]]
     enabled: NotRequired[bool]
 
 
@@ -2190,6 +2284,13 @@ class Role(TypedDict):
     size_bytes: int | None
 
 
+class RotateRequest(TypedDict):
+    """A plain serializer that refuses fields it does not know, each with a pointer to it."""
+
+    keep_old: NotRequired[bool]
+    signing_key: NotRequired[str]
+
+
 class Rules(TypedDict):
     """What drills may do on one cluster. `allows_disruption` is the cluster's own."""
 
@@ -2341,6 +2442,10 @@ class Shard(TypedDict):
     rank: int | None
     role: str
     mtime_ns: int | None
+
+
+class SigningKey(TypedDict):
+    signing_key: str
 
 
 class Silence(TypedDict):
@@ -2592,6 +2697,26 @@ class WhoAmI(TypedDict):
     token_expires_at: str | None
 
 
+class WholeDelivery(TypedDict):
+    """With every try, the newest first."""
+
+    id: str
+    channel: str
+    channel_name: str
+    event: str
+    event_type: str
+    subject: str
+    state: str
+    tries: int
+    problem: str
+    next_attempt_at: str | None
+    requested_by: str
+    created_at: str
+    finished_at: str | None
+    event_data: Any
+    attempts: list[DeliveryAttempt]
+
+
 class Problem(TypedDict):
     type: str
     title: str
@@ -2751,6 +2876,16 @@ class ListCeilingRunsQuery(TypedDict, total=False):
     cursor: str
     limit: int
     sort: Literal["created_at", "-created_at"]
+
+
+class ListChannelsQuery(TypedDict, total=False):
+    """Of `list_channels`."""
+
+    cursor: str
+    enabled: bool
+    kind: list[Literal["email", "pagerduty", "slack", "webhook"]]
+    limit: int
+    sort: Literal["created_at", "-created_at", "name", "-name"]
 
 
 class ListCheckpointsQuery(TypedDict, total=False):
@@ -2923,6 +3058,18 @@ class ListClustersQuery(TypedDict, total=False):
     limit: int
     name: str
     sort: Literal["name", "-name", "created_at", "-created_at"]
+
+
+class ListDeliveriesQuery(TypedDict, total=False):
+    """Of `list_deliveries`."""
+
+    channel: str
+    cursor: str
+    event: str
+    limit: int
+    sort: Literal["created_at", "-created_at"]
+    state: list[Literal["cancelled", "delivered", "failed", "pending"]]
+    subject: str
 
 
 class ListDrillsQuery(TypedDict, total=False):
