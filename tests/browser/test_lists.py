@@ -114,7 +114,7 @@ def test_rows_are_ticked_by_key_previewed_and_each_gets_its_result(site: Any, op
         page.keyboard.press(key)
     expect(page.locator("[data-ticked]")).to_have_text("2")
     expect(page.locator("[data-tick]:checked")).to_have_count(2)
-    page.get_by_role("button", name="Pin").click()
+    page.get_by_role("button", name="Pin…", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Pin 2 checkpoints?")
     page.fill("#bulk-reason", "for the browser")
     page.get_by_role("button", name="Pin 2 checkpoints").click()
