@@ -11,10 +11,12 @@ BUTTON = re.compile(r"<button\b[^>]*\bdanger\b[^>]*>")
 ASKING = {
     "dashboard/audit_policy_delete.html",
     "dashboard/bulk_preview.html",
+    "dashboard/channel_delete.html",
     "dashboard/drill_cancel.html",
     "dashboard/drill_confirm.html",
     "dashboard/drills_stop.html",
     "dashboard/move.html",
+    "dashboard/node_action.html",
     "dashboard/plan_delete.html",
     "dashboard/policy_delete.html",
     "dashboard/policy_plan.html",
