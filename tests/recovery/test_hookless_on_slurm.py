@@ -107,7 +107,8 @@ def test_a_requeue_by_hand_is_an_incident_with_the_way_back_that_log_and_schedul
     assert incident.detected_at is not None, "Slurm's requeue is what detected it"
     print(recovery.time_to_resume_seconds, recovery.phases, recovery.unattributed_seconds)
     assert job.slurm.cred_expire_seconds <= recovery.time_to_resume_seconds <= time.time() - began + 1
-    assert recovery.checkpoint_step % 10 == 0 and recovery.lost_steps >= 0
+    # Slurm tells whole seconds: what a job did in the second in which it died may be unknown, and is then not guessed.
+    assert recovery.checkpoint_step % 10 == 0 and (recovery.lost_steps is None or recovery.lost_steps >= 0)
 
 
 def test_a_failover_of_its_node_is_measured_to_the_first_step_beyond_the_checkpoint(job: Job) -> None:
