@@ -14,7 +14,7 @@ GIB = 1 << 30
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0
 10.0.0.5@tcp:/scratch /mnt/scratch lustre rw,flock,lazystatfs 0 0
-mgs1@o2ib:mgs2@o2ib:/work/team /mnt/team\\040one lustre ro 0 0
+mgs1@o2ib:mgs2@o2ib:/proj/team /mnt/team\\040one lustre ro 0 0
 server:/export /mnt/scratch/nfs nfs4 rw 0 0
 """
 
@@ -41,7 +41,7 @@ def spaces(place: Path, path: str = "/mnt/scratch/run") -> tuple[TargetSpace, ..
     [
         ("/mnt/scratch", "scratch"),
         ("/mnt/scratch/run/step-5", "scratch"),
-        ("/mnt/team one/run", "work"),
+        ("/mnt/team one/run", "proj"),
         ("/mnt/scratch/nfs/run", None),
         ("/mnt/scratches", None),
         ("/home", None),
@@ -53,7 +53,7 @@ def test_the_lustre_at_a_path_is_the_one_mounted_nearest_above(path: str, name: 
 
 @pytest.mark.parametrize("active", [1, None])
 def test_each_target_tells_what_is_free_on_it_alone(tmp_path: Path, active: int | None) -> None:
-    targets = {"scratch-OST0000": (100, 40), "scratch-OST0001": (100, 0), "work-OST0000": (10, 1)}
+    targets = {"scratch-OST0000": (100, 40), "scratch-OST0001": (100, 0), "proj-OST0000": (10, 1)}
     client(tmp_path, targets, active=active)
     assert spaces(tmp_path) == (
         TargetSpace("scratch-OST0000", 100 * GIB, 40 * GIB),
