@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from muster_agent.formats.base import Finding, Role, ShardEntry, TensorRange
+from muster_agent.formats.codes import finding
+from muster_agent.formats.folder import FileSeen
 
 
 @dataclass(slots=True)
@@ -44,6 +46,15 @@ class Draft:
     """Which file says the step, where it is one of several."""
     number_is_no_step: bool = False
     """The number in its name counts something else, such as epochs, in a folder that counts steps."""
+
+
+def lone_file(format_name: str, name: str, seen: FileSeen) -> Draft:
+    """The draft of a checkpoint that is one file of weights; it has a finding already where the file is empty."""
+    draft = Draft(format_name, roles=None)
+    draft.shards.append(ShardEntry(path=name, size_bytes=seen.size_bytes, mtime_ns=seen.mtime_ns, role=Role.MODEL))
+    if not seen.size_bytes:
+        draft.findings.append(finding("shard_empty", path=name, detail=f"{name} has 0 bytes"))
+    return draft
 
 
 def nest(draft: Draft, inner: Draft, folder_name: str) -> None:

@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from muster_agent.formats.base import Role, ShardEntry, TensorRange
+from muster_agent.formats.base import Role, TensorRange
 from muster_agent.formats.codes import finding
-from muster_agent.formats.draft import Draft, role_of
+from muster_agent.formats.draft import Draft, lone_file, role_of
 from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.msgpack_bounded import Extension, MsgpackRefused, Reader
 from muster_agent.formats.names import step_of_file
@@ -54,11 +54,8 @@ def claims_file(folder: Folder, name: str) -> bool:
 
 def read_file(folder: Folder, name: str, with_tensors: bool) -> Draft:
     """Whole is a file that is one value to its very end."""
-    seen = folder.files[name]
-    draft = Draft(FORMAT, roles=None)
-    draft.shards.append(ShardEntry(path=name, size_bytes=seen.size_bytes, mtime_ns=seen.mtime_ns, role=Role.MODEL))
-    if not seen.size_bytes:
-        draft.findings.append(finding("shard_empty", path=name, detail=f"{name} has 0 bytes"))
+    draft = lone_file(FORMAT, name, folder.files[name])
+    if draft.findings:
         return draft
     try:
         with folder.open(name) as opened:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from muster_agent.formats.base import Finding, Role, Severity, ShardEntry, TensorRange
+from muster_agent.formats.base import Finding, Role, Severity, TensorRange
 from muster_agent.formats.codes import finding
-from muster_agent.formats.draft import Draft
+from muster_agent.formats.draft import Draft, lone_file
 from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.foreign import UNKNOWN_FORMAT
 from muster_agent.formats.hdf5 import SIGNATURE, DataSet, Hdf5Refused, Walker, read_superblock
@@ -59,11 +59,8 @@ def claims_file(folder: Folder, name: str) -> bool:
 
 def read_file(folder: Folder, name: str, with_tensors: bool) -> Draft:
     """Whole is a file that ends where its superblock says, and whose groups lead to data sets inside of it."""
-    seen = folder.files[name]
-    draft = Draft(FORMAT, roles=None)
-    draft.shards.append(ShardEntry(path=name, size_bytes=seen.size_bytes, mtime_ns=seen.mtime_ns, role=Role.MODEL))
-    if not seen.size_bytes:
-        draft.findings.append(finding("shard_empty", path=name, detail=f"{name} has 0 bytes"))
+    draft = lone_file(FORMAT, name, folder.files[name])
+    if draft.findings:
         return draft
     try:
         with folder.open(name) as opened:
