@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from urllib.parse import urlsplit
 
 import urllib3
+
+from muster_agent.protocol.loopback import is_loopback
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
@@ -48,14 +49,8 @@ def refuse_other_addresses(server: str) -> None:
 def _refuse_plain_text(server: str) -> None:
     """A token goes over plain HTTP to this host only."""
     parts = urlsplit(server)
-    if parts.scheme == "https" or parts.hostname == "localhost":
-        return
-    try:
-        if ipaddress.ip_address(parts.hostname or "").is_loopback:
-            return
-    except ValueError:
-        pass
-    raise NoAnswer(f"the token is not sent to {server} over plain HTTP; use https")
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        raise NoAnswer(f"the token is not sent to {server} over plain HTTP; use https")
 
 
 def read_token() -> str | None:

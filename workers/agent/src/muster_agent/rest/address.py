@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import urlsplit
 
+from muster_agent.protocol.loopback import is_loopback
 from muster_agent.rest.errors import AddressRefused
 
 
@@ -20,13 +20,3 @@ def check_address(server: str, *, with_token: bool) -> str:
     if with_token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise AddressRefused(f"the token is not sent to {server} over plain HTTP; use https")
     return server.rstrip("/")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a name or address can only be this machine. Names other than localhost are not looked up."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import ipaddress
 import socket
 import ssl
 import threading
@@ -16,6 +15,7 @@ import msgspec
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from muster_agent.protocol.loopback import is_loopback
 from muster_agent.protocol.wire import (
     AckReply,
     AckRequest,
@@ -60,16 +60,6 @@ def check_server_url(url: str) -> str:
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ServerUrlRefused(f"plain http is only for loopback; use https://{parts.netloc}")
     return url.rstrip("/")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a name or address can only be this machine. Names other than localhost are not looked up."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Client:
