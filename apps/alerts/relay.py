@@ -30,27 +30,28 @@ def relay() -> int:
     if not rows:
         return 0
     channels = [channel for channel in enabled_channels() if channel.kind == Channel.Kind.WEBHOOK]
-    telling = [row for row in rows if (kind := _type_of(row)) and any(wishes_of(one).has(kind) for one in channels)]
-    for row in telling:
-        _tell(row, channels)
-    rest = {row.pk for row in rows} - {row.pk for row in telling}
+    kinds = {row.pk: _type_of(row) for row in rows} if channels else {}
+    telling = {pk: kind for pk, kind in kinds.items() if kind and any(wishes_of(one).has(kind) for one in channels)}
+    for row in rows:
+        if row.pk in telling:
+            _tell(row, telling[row.pk], channels)
+    rest = [row.pk for row in rows if row.pk not in telling]
     Transition.objects.filter(pk__in=rest, processed_at=None).update(processed_at=timezone.now())
     return len(rows)
 
 
 @transaction.atomic
-def _tell(row: Transition, channels: Sequence[Channel]) -> None:
+def _tell(row: Transition, kind: str, channels: Sequence[Channel]) -> None:
     """Whoever marks the row tells it."""
     if Transition.objects.filter(pk=row.pk, processed_at=None).update(processed_at=timezone.now()) != 1:
         return
-    draft = _DRAFTS[row.owner_kind](row)
+    draft = _DRAFTS[row.owner_kind](row, kind)
     if draft is not None:
         publish(draft, channels)
 
 
 def _type_of(row: Transition) -> str:
-    """The event that this change may be, by the row alone; "" where it is none. A drill's and an audit's end are told
-    apart by `_tell`, which reads them."""
+    """The event that this change is; "" where it is none. For a drill's and an audit's end its row is read."""
     if row.owner_kind == "drill":
         started = "drill.started" if row.new == Drill.State.RUNNING else ""
         return _drill_end(row) if row.new == Drill.State.FINISHED else started
@@ -81,14 +82,12 @@ def _audit_end(row: Transition) -> str:
     return "checkpoint.corrupt" if audit.outcome == Audit.Outcome.DAMAGED else "checkpoint.verified" if is_whole else ""
 
 
-def _draft(row: Transition, cluster_id: str, subject: str, data: dict[str, Any]) -> Draft:
+def _draft(row: Transition, kind: str, cluster_id: str, subject: str, data: dict[str, Any]) -> Draft:
     shared = {"old": row.old, "new": row.new, "reason": row.reason[:MAX_TEXT], "actor": row.actor}
-    return Draft(
-        _type_of(row), subject, cluster_id, {**data, **shared}, row.at, source_key=f"transition:{row.pk}"
-    )  # fmt: skip
+    return Draft(kind, subject, cluster_id, {**data, **shared}, row.at, source_key=f"transition:{row.pk}")
 
 
-def _of_drill(row: Transition) -> Draft | None:
+def _of_drill(row: Transition, kind: str) -> Draft | None:
     drill = Drill.objects.select_related("run", "cluster").filter(pk=row.owner_id).first()
     if drill is None:
         return None
@@ -99,10 +98,10 @@ def _of_drill(row: Transition) -> Draft | None:
         "objective_seconds": drill.objective_seconds, "page": f"/drills/{drill.pk}/",
         "summary": f"{drill.get_kind_display()} drill of {drill.run.name}: {row.reason or row.new}"[:MAX_TEXT],
     }  # fmt: skip
-    return _draft(row, drill.cluster_id, f"drill/{drill.pk}", data)
+    return _draft(row, kind, drill.cluster_id, f"drill/{drill.pk}", data)
 
 
-def _of_agent(row: Transition) -> Draft | None:
+def _of_agent(row: Transition, kind: str) -> Draft | None:
     agent = Agent.objects.select_related("node__cluster").filter(pk=row.owner_id).first()
     if agent is None:
         return None
@@ -112,10 +111,10 @@ def _of_agent(row: Transition) -> Draft | None:
         "cluster_name": node.cluster.name, "page": f"/nodes/{node.pk}/",
         "summary": f"The agent on {node.name} is {row.new}: {row.reason}"[:MAX_TEXT],
     }  # fmt: skip
-    return _draft(row, node.cluster_id, f"agent/{agent.pk}", data)
+    return _draft(row, kind, node.cluster_id, f"agent/{agent.pk}", data)
 
 
-def _of_audit(row: Transition) -> Draft | None:
+def _of_audit(row: Transition, kind: str) -> Draft | None:
     found = Audit.objects.select_related("placement__checkpoint__run", "placement__tier__cluster")
     audit = found.filter(pk=row.owner_id).first()
     if audit is None:
@@ -127,10 +126,10 @@ def _of_audit(row: Transition) -> Draft | None:
         "cluster": tier.cluster_id, "cluster_name": tier.cluster.name, "page": f"/checkpoints/{checkpoint.pk}/",
         "summary": f"Step {checkpoint.step} of {checkpoint.run.name} on {tier.name}: {audit.reason}"[:MAX_TEXT],
     }  # fmt: skip
-    return _draft(row, tier.cluster_id, f"checkpoint/{checkpoint.pk}", data)
+    return _draft(row, kind, tier.cluster_id, f"checkpoint/{checkpoint.pk}", data)
 
 
-def _of_scan(row: Transition) -> Draft | None:
+def _of_scan(row: Transition, kind: str) -> Draft | None:
     scan = InventoryScan.objects.select_related("tier__cluster").filter(pk=row.owner_id).first()
     if scan is None:
         return None
@@ -142,10 +141,10 @@ def _of_scan(row: Transition) -> Draft | None:
         "page": f"/scans/{scan.pk}/",
         "summary": f"Scan of {tier.name}: {scan.doubt or row.reason or row.new}"[:MAX_TEXT],
     }  # fmt: skip
-    return _draft(row, tier.cluster_id, f"scan/{scan.pk}", data)
+    return _draft(row, kind, tier.cluster_id, f"scan/{scan.pk}", data)
 
 
-def _of_transfer(row: Transition) -> Draft | None:
+def _of_transfer(row: Transition, kind: str) -> Draft | None:
     transfer = Transfer.objects.select_related("checkpoint__run", "cluster").filter(pk=row.owner_id).first()
     if transfer is None:
         return None
@@ -157,10 +156,10 @@ def _of_transfer(row: Transition) -> Draft | None:
         "page": f"/transfers/{transfer.pk}/",
         "summary": f"Transfer of step {checkpoint.step} of {checkpoint.run.name}: {row.reason or row.new}"[:MAX_TEXT],
     }  # fmt: skip
-    return _draft(row, transfer.cluster_id, f"transfer/{transfer.pk}", data)
+    return _draft(row, kind, transfer.cluster_id, f"transfer/{transfer.pk}", data)
 
 
-_DRAFTS: dict[str, Callable[[Transition], Draft | None]] = {
+_DRAFTS: dict[str, Callable[[Transition, str], Draft | None]] = {
     "drill": _of_drill,
     "agent": _of_agent,
     "audit": _of_audit,
