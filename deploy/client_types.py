@@ -1,6 +1,7 @@
 """Writes the typed client's generated modules from docs/openapi.yaml; `make openapi` runs it.
 
-`types.py` has a TypedDict for each body and each query of the API, `operations.py` a method for each operation.
+`types` has a TypedDict for each body and each query of the API, `operations` a method for each operation, both split by
+subject. A schema that operations of several subjects reach lies in `types/shared.py`, which imports none of the others.
 """
 
 from __future__ import annotations
@@ -23,42 +24,121 @@ HEADER = (
 )
 PREFIX = "/api/v1"
 SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+SUBJECTS = {
+    "accounts": ("activity", "bulk-operations", "saved-views", "search", "tokens", "users", "whoami"),
+    "alerts": ("alert-rules", "alerts", "channels", "deliveries", "health", "silences"),
+    "audits": ("audit-policies", "audits", "repairs"),
+    "checkpoints": (
+        "checkpoints", "checkpoints:batch", "findings", "inventory-changes", "placements", "runs", "scans",
+        "stepless-checkpoints",
+    ),
+    "drills": ("drill-control", "drills", "plans"),
+    "fleet": ("agents", "cluster-inventories", "clusters", "join-tokens", "node-actions", "nodes", "tasks"),
+    "recovery": (
+        "advice", "first-steps", "incidents", "objectives", "operations", "readiness", "rto-groups", "rto-history",
+        "what-if",
+    ),
+    "storage": ("ceiling-runs", "tier-comparison", "tiers"),
+    "transfers": ("policies", "transfers"),
+}  # fmt: skip
+"""Subject -> the tags of its operations."""
+SUBJECT_OF = {tag: subject for subject, tags in SUBJECTS.items() for tag in tags}
+SHARED = "shared"
 METHODS = ("get", "post", "put", "patch", "delete")
 Schema = dict[str, Any]
 
 
 def main() -> int:
     """With `--check` nothing is written; the exit status says whether something would be."""
-    made = modules(yaml.safe_load(DOCUMENT.read_text()))
-    stale = {name: text for name, text in made.items() if (PACKAGE / name).read_text() != text}
+    stale = stale_modules(yaml.safe_load(DOCUMENT.read_text()))
     if "--check" not in sys.argv:
         for name, text in stale.items():
-            (PACKAGE / name).write_text(text)
+            path = PACKAGE / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
         return 0
     return 1 if stale else 0
 
 
+def stale_modules(document: Schema) -> dict[str, str]:
+    """Those that are not there, or not as the document gives them."""
+    made = modules(document)
+    return {name: text for name, text in made.items() if not is_written(PACKAGE / name, text)}
+
+
+def is_written(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text() == text
+
+
 def modules(document: Schema) -> dict[str, str]:
     """File name -> source, formatted as the rest of the code is."""
-    return {"types.py": formatted(types_module(document)), "operations.py": formatted(operations_module(document))}
+    sources = {**types_modules(document), **operations_modules(document)}
+    return {name: formatted(source) for name, source in sources.items()}
 
 
 def formatted(source: str) -> str:
-    for words in (["check", "--fix-only", "--quiet", "--select", "I"], ["format"]):
-        command = [sys.executable, "-m", "ruff", *words, "--stdin-filename", str(PACKAGE / "types.py"), "-"]
+    for words in (["check", "--fix-only", "--quiet", "--select", "I,F401"], ["format"]):
+        command = [sys.executable, "-m", "ruff", *words, "--stdin-filename", str(PACKAGE / "types/shared.py"), "-"]
         source = subprocess.run(command, input=source, text=True, capture_output=True, check=True, cwd=ROOT).stdout
     return source
 
 
 # -- types -------------------------------------------------------------------------------------------------------------
-def types_module(document: Schema) -> str:
-    schemas = document["components"]["schemas"]
-    kept = {name: schema for name, schema in schemas.items() if not is_page(schema)}
+def types_modules(document: Schema) -> dict[str, str]:
+    schemas = {name: one for name, one in document["components"]["schemas"].items() if not is_page(one)}
+    homes = homes_of(document, schemas)
+    found = {
+        f"types/{subject}.py": types_module(document, subject, schemas, homes)
+        for subject in sorted({*homes.values(), *SUBJECTS})
+    }
+    stars = "".join(f"from muster_agent.rest.types.{name} import *  # noqa: F403\n" for name in (SHARED, *SUBJECTS))
+    head = HEADER.format("Every body and every query of the REST API. Times are ISO 8601 in UTC.")
+    return {"types/__init__.py": f"{head}\n{stars}", **found}
+
+
+def homes_of(document: Schema, schemas: Schema) -> dict[str, str]:
+    """Schema -> its subject; SHARED where operations of several reach it, or none does."""
+    reached: dict[str, set[str]] = {name: set() for name in schemas}
+    for one in operations(document):
+        for name in reachable(one.references, document["components"]["schemas"]) & schemas.keys():
+            reached[name].add(one.subject)
+    return {name: next(iter(found)) if len(found) == 1 else SHARED for name, found in reached.items()}
+
+
+def reachable(names: set[str], schemas: Schema) -> set[str]:
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(references(schemas[name]))
+    return found
+
+
+def references(value: Any) -> set[str]:
+    """The schemas that a part of the document names."""
+    if isinstance(value, list):
+        return set().union(*(references(one) for one in value))
+    if not isinstance(value, dict):
+        return set()
+    target = str(value.get("$ref", ""))
+    own = {target.rsplit("/", 1)[-1]} if target.startswith("#/components/schemas/") else set()
+    return own.union(*(references(one) for one in value.values()))
+
+
+def types_module(document: Schema, subject: str, schemas: Schema, homes: dict[str, str]) -> str:
+    kept = {name: schema for name, schema in schemas.items() if homes[name] == subject}
+    asking = [one for one in operations(document) if one.query and one.subject == subject]
     enums = [f"{name} = {type_of(schema)}" for name, schema in kept.items() if "enum" in schema]
     bodies = [typed_dict(name, schema) for name, schema in kept.items() if "enum" not in schema]
-    queries = [query_type(one) for one in operations(document) if one.query]
+    queries = [query_type(one) for one in asking]
+    used = references(list(kept.values())).union(*(one.query_references for one in asking))
+    shared = sorted(name for name in used if homes.get(name) == SHARED) if subject != SHARED else []
     imports = "from typing import Any, Literal, NotRequired, TypedDict\n"
-    head = HEADER.format("Every body and every query of the REST API. Times are ISO 8601 in UTC.")
+    if shared:
+        imports += f"\nfrom muster_agent.rest.types.{SHARED} import {', '.join(shared)}\n"
+    head = HEADER.format("What several subjects share." if subject == SHARED else f"Bodies and queries: {subject}.")
     return "\n\n".join([head + "\n" + imports, *enums, *bodies, *queries]) + "\n"
 
 
@@ -128,6 +208,9 @@ class Operation:
         parameters = [known[type_of(one)] if "$ref" in one else one for one in spec.get("parameters", [])]
         self.path_parameters = [one["name"] for one in parameters if one["in"] == "path"]
         self.query = {one["name"]: type_of(one.get("schema", {})) for one in parameters if one["in"] == "query"}
+        self.query_references = references([one.get("schema", {}) for one in parameters if one["in"] == "query"])
+        self.subject = SUBJECT_OF[spec["tags"][0]]
+        self.references = references(spec) | self.query_references
         self.conditional = any(one["name"] == "If-Match" for one in parameters)
         self.body = self._body(spec)
         self.item, self.answer = self._answer(spec, schemas)
@@ -199,32 +282,37 @@ def query_type(operation: Operation) -> str:
     return struct(operation.query_name, operation.query, f"Of `{operation.id}`.", total=False)
 
 
-def operations_module(document: Schema) -> str:
+def operations_modules(document: Schema) -> dict[str, str]:
+    ordered = sorted(operations(document), key=lambda one: one.id)
+    found = {
+        f"operations/{subject}.py": operations_module(subject, [one for one in ordered if one.subject == subject])
+        for subject in SUBJECTS
+    }
+    imports = "".join(
+        f"from muster_agent.rest.operations.{subject} import {class_name(subject)}\n" for subject in SUBJECTS
+    )
     head = HEADER.format("Every operation of the REST API as a method; `client.Client` brings the transport.")
+    bases = ", ".join(map(class_name, SUBJECTS))
+    words = "One method per operation. Lists give an iterator that turns the pages."
+    whole = f'class Operations({bases}):\n    """{words}"""\n'
+    return {"operations/__init__.py": f"{head}\n{imports}\n\n{whole}", **found}
+
+
+def class_name(subject: str) -> str:
+    return f"{subject.capitalize()}Operations"
+
+
+def operations_module(subject: str, ordered: list[Operation]) -> str:
+    head = HEADER.format(f"The operations on {subject}.")
     imports = (
-        "from collections.abc import Iterator, Mapping\n"
+        "from collections.abc import Iterator\n"
         "from typing import TYPE_CHECKING, Any, cast\n\n"
+        "from muster_agent.rest.calling import Calling\n"
         "from muster_agent.rest.transport import part\n\n"
         "if TYPE_CHECKING:\n    from typing import Unpack\n\n    from muster_agent.rest import types as t\n"
     )
-    base = (
-        "class Operations:\n"
-        '    """One method per operation. Lists give an iterator that turns the pages."""\n\n'
-        "    def call(\n"
-        "        self,\n"
-        "        method: str,\n"
-        "        path: str,\n"
-        "        body: Any = None,\n"
-        "        *,\n"
-        "        query: Mapping[str, Any] | None = None,\n"
-        "        if_match: str | None = None,\n"
-        "    ) -> Any:\n"
-        "        raise NotImplementedError\n\n"
-        "    def items(self, path: str, query: Mapping[str, Any] | None) -> Iterator[Any]:\n"
-        "        raise NotImplementedError\n"
-    )
-    ordered = sorted(operations(document), key=lambda one: one.id)
-    return "\n".join([head, imports, "\n", base, *(one.source() for one in ordered)])
+    begin = f"class {class_name(subject)}(Calling):\n"
+    return "\n".join([head, imports, "\n", begin, *(one.source() for one in ordered)])
 
 
 if __name__ == "__main__":

@@ -17,6 +17,11 @@ DOCUMENT = yaml.safe_load(client_types.DOCUMENT.read_text())
 def test_the_generated_modules_are_current() -> None:
     stale = [name for name, text in client_types.modules(DOCUMENT).items() if written(name) != text]
     assert stale == [], "run `make openapi`"
+    assert {f"{path.parent.name}/{path.name}" for path in generated()} == client_types.modules(DOCUMENT).keys()
+
+
+def generated() -> list[Path]:
+    return [*client_types.PACKAGE.glob("types/*.py"), *client_types.PACKAGE.glob("operations/*.py")]
 
 
 def written(name: str) -> str:
@@ -30,7 +35,8 @@ def test_every_operation_of_the_document_has_a_method() -> None:
 
 
 def test_every_field_of_a_body_keeps_its_name() -> None:
-    classes = {node.name: node for node in ast.walk(ast.parse(written("types.py"))) if isinstance(node, ast.ClassDef)}
+    trees = [ast.parse(path.read_text()) for path in generated()]
+    classes = {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     drill = {node.target.id for node in classes["Drill"].body if isinstance(node, ast.AnnAssign)}  # type: ignore[union-attr]
     assert drill == set(DOCUMENT["components"]["schemas"]["Drill"]["properties"])
 
