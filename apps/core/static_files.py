@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import IO, Any
 
 from django.http import HttpRequest, HttpResponse
 from whitenoise.middleware import WhiteNoiseMiddleware
@@ -17,10 +17,16 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
 
     @staticmethod
     def serve(static_file: Any, request: HttpRequest) -> HttpResponse:
-        streamed = WhiteNoiseMiddleware.serve(static_file, request)
-        response = HttpResponse(b"".join(streamed), status=streamed.status_code)
+        found = static_file.get_response(request.method, request.META)
+        response = HttpResponse(_read(found.file), status=int(found.status))
         del response["Content-Type"]
-        for name, value in streamed.items():
+        for name, value in found.headers:
             response[name] = value
-        streamed.close()
         return response
+
+
+def _read(opened: IO[bytes] | None) -> bytes:
+    if opened is None:
+        return b""
+    with opened:
+        return opened.read()

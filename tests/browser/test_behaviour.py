@@ -22,7 +22,7 @@ def test_signing_in_leads_to_the_page_that_was_asked_for_and_out_again(site: Any
     page.fill("input[name=password]", "correct horse battery")
     page.keyboard.press("Enter")
     expect(page).to_have_url(site.url + "/drills/")
-    page.click("details.menu > summary")
+    page.click("details.menu:has-text('Sign out') > summary")
     page.click("text=Sign out")
     expect(page).to_have_url(site.url + "/sign-in/")
     page.context.close()
@@ -40,7 +40,7 @@ def test_the_theme_is_chosen_kept_and_redraws_the_charts(site: Any, open_context
     expect(tick).not_to_have_css("fill", light)
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    page.click("details.menu > summary")
+    page.click("details.menu:has-text('Sign out') > summary")
     page.click("text=Theme as the system's")
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
 
@@ -133,7 +133,7 @@ def test_pages_read_without_scripts_charts_as_tables(site: Any, open_context: Op
 def test_without_scripts_an_action_still_works(site: Any, open_context: Open) -> None:
     page = open_context(java_script_enabled=False).new_page()
     page.goto(site.url + "/alerts/?state=open")
-    page.click("text=Acknowledge >> nth=-1")
+    page.click("tr button:has-text('Acknowledge') >> nth=-1")
     expect(page.locator(".messages")).to_contain_text("Acknowledged")
     expect(page).to_have_url(site.url + "/alerts/?state=open")
 
