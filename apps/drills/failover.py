@@ -144,7 +144,7 @@ def lost_work(
     before = [step for step in steps if step.at <= fault_at]
     if not before:
         return None, None
-    last = max(before, key=lambda step: step.at)
+    last = max(before, key=_in_order)
     at_checkpoint = [step.at for step in before if step.step == resumed_from_step]
     lost_seconds = fault_at - max(at_checkpoint) if at_checkpoint else None
     return max(0, last.step - resumed_from_step), lost_seconds
@@ -163,7 +163,12 @@ def _first_step_beyond(
         and (from_step := resumed.get(step.attempt)) is not None
         and step.step > from_step
     ]
-    return min(beyond, key=lambda step: step.at, default=None)
+    return min(beyond, key=_in_order, default=None)
+
+
+def _in_order(step: Step) -> tuple[float, int]:
+    """Steps that a log's follower saw in one look carry one time."""
+    return step.at, step.step
 
 
 def _segments(

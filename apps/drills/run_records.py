@@ -72,7 +72,7 @@ def _records(run_id: str, fault_at: datetime, launch_ids: dict[str, str]) -> lis
 
 
 def _steps(run_id: str, launch_ids: dict[str, str], **when: datetime) -> list[Step]:
-    rows = StepReport.objects.filter(attempt__run_id=run_id, **when).order_by("at")[:MAX_STEPS_READ]
+    rows = StepReport.objects.filter(attempt__run_id=run_id, **when).order_by("at", "step")[:MAX_STEPS_READ]
     return _as_steps(rows, launch_ids)
 
 
@@ -81,7 +81,7 @@ def _steps_before(
 ) -> list[Step]:
     """The last step before the fault, and every time before it that the checkpoint's step was done."""
     before = StepReport.objects.filter(attempt__run_id=failed.run_id, at__lte=fault_at)
-    last = list(before.filter(attempt=failed).order_by("-at")[:1])
+    last = list(before.filter(attempt=failed).order_by("-at", "-step")[:1])
     if resumed_from_step is None:
         return _as_steps(last, launch_ids)
     return _as_steps([*before.filter(step=resumed_from_step)[:100], *last], launch_ids)

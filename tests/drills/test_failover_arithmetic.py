@@ -144,6 +144,13 @@ def test_a_step_at_or_below_the_checkpoint_is_not_the_end() -> None:
     assert way(demo_records(), steps).first_step == 41
 
 
+def test_of_steps_that_a_follower_saw_in_one_look_the_lowest_is_the_first_and_the_highest_the_last() -> None:
+    seen = [Step(attempt="a2", step=step, at=107.0) for step in (43, 41, 42)]
+    assert way(demo_records(), seen).first_step == 41
+    done = [Step(attempt="a1", step=step, at=99.0) for step in (56, 57, 55)]
+    assert lost_work(fault_at=100.0, steps=done, resumed_from_step=40)[0] == 17
+
+
 def test_a_last_report_of_the_killed_launch_that_arrives_after_the_fault_is_not_the_end() -> None:
     late = Step(attempt="a1", step=57, at=100.01)
     assert way(demo_records(), [late, *STEPS]).first_step == 41
