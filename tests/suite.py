@@ -11,7 +11,7 @@ BROWSER = "tests/browser"
 # Many tests wait for servers and leases rather than compute.
 PROCESSES = str((os.cpu_count() or 1) + 1)
 # How many malformed inputs each reader is tried with where not everything runs; ALL=1 takes each test's own number.
-FEW_EXAMPLES = "60"
+FEW_EXAMPLES = "30"
 # A second database proves nothing about what touches none, or only through the API, or brings a PostgreSQL of its own.
 WITHOUT_DATABASE = (
     "tests/agent",

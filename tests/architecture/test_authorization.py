@@ -430,6 +430,7 @@ def test_every_operation_of_the_schema_names_its_role() -> None:
     assert sorted(schema_operations()) == sorted(OPERATIONS)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("operation_id", sorted(OPERATIONS))
 def test_nobody_gets_in_without_a_living_token(client: Client, world: World, operation_id: str) -> None:
     admin, now = world.callers["admin"], timezone.now()
@@ -443,6 +444,7 @@ def test_nobody_gets_in_without_a_living_token(client: Client, world: World, ope
     assert statuses == [401, 401, 401, 401]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("operation_id", sorted(OPERATIONS))
 def test_a_role_does_what_it_may_and_nothing_above(client: Client, world: World, operation_id: str) -> None:
     needs = OPERATIONS[operation_id]
@@ -454,6 +456,7 @@ def test_a_role_does_what_it_may_and_nothing_above(client: Client, world: World,
             assert status in (403, 404), role
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("operation_id", sorted(OPERATIONS))
 def test_a_grant_on_one_cluster_works_there(client: Client, world: World, operation_id: str) -> None:
     needs = OPERATIONS[operation_id]
@@ -464,6 +467,7 @@ def test_a_grant_on_one_cluster_works_there(client: Client, world: World, operat
         assert status not in (401, 403)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("operation_id", sorted(set(OPERATIONS) - CLUSTERLESS))
 def test_rows_of_another_cluster_do_not_exist(client: Client, world: World, operation_id: str) -> None:
     """Not even as an oracle: a foreign row answers word for word as one that never was."""

@@ -115,6 +115,7 @@ def admin_token(db: None) -> Iterator[str]:
         signal.connect(close_old_connections)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
 def test_arbitrary_input_gets_a_documented_answer_and_never_a_server_error(operation: Any, admin_token: str) -> None:
     @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -28,6 +28,7 @@ def placement(operator: str) -> Placement:
     return factories.placement(factories.run(east), factories.tier(east))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
 @pytest.mark.parametrize("output", ["table", "wide", "json", "yaml", "name", "csv"])
 def test_every_kind_prints_in_every_shape(admin: str, kind: str, output: str) -> None:

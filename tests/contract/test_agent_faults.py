@@ -41,6 +41,7 @@ def is_reading(server: LiveServer, task_id: str) -> None:
     wait_until(lambda: server.call("task", task_id)["progress"].get("done_bytes"), 15, "bytes are read")
 
 
+@pytest.mark.slow
 def test_an_agent_killed_in_mid_read_runs_the_task_again_when_it_is_back(
     server: LiveServer, make_agent: MakeAgent, slow_reload: dict[str, object]
 ) -> None:
@@ -53,6 +54,7 @@ def test_an_agent_killed_in_mid_read_runs_the_task_again_when_it_is_back(
     assert (found["outcome"], found["attempt"], found["runs"]) == ("done", 2, 2)
 
 
+@pytest.mark.slow
 def test_a_short_cut_of_the_network_goes_unseen(
     server: LiveServer, make_agent: MakeAgent, proxy: CutProxy, slow_reload: dict[str, object]
 ) -> None:
@@ -172,6 +174,7 @@ def test_a_revoked_agent_ends_and_says_so(server: LiveServer, make_agent: MakeAg
     assert "revoked" in agent.log()
 
 
+@pytest.mark.slow
 def test_sigterm_hands_back_what_does_not_finish_in_time_and_exits_0(
     server: LiveServer, make_agent: MakeAgent, slow_reload: dict[str, object]
 ) -> None:

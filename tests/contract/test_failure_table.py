@@ -28,6 +28,7 @@ def swept_until(server: LiveServer, task_id: str, state: str, seconds: float = 1
     return found
 
 
+@pytest.mark.slow
 def test_a_lost_claim_reply_is_handed_out_again_without_a_second_run(server: LiveServer) -> None:
     agent = RawAgent(server)
     task = agent.inventory()

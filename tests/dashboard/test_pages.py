@@ -36,6 +36,7 @@ def forms(html: str) -> list[str]:
     return [target for target in found if target not in HARMLESS and not target.startswith("/views/")]
 
 
+@pytest.mark.slow
 def test_every_page_opens_for_each_role_that_may_see_it(scene: Scene, signed_in: SignIn) -> None:
     pages = pages_of(scene)
     for who in ("viewer", "operator", "admin"):

@@ -56,6 +56,7 @@ def looked(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
         postgres.stop()
 
 
+@pytest.mark.slow
 def test_every_page_of_a_large_fleet_holds_its_budgets(looked: dict[str, Any]) -> None:
     assert len(looked) > 50
     assert {url: page["status"] for url, page in looked.items() if page["status"] != 200} == {}
@@ -65,6 +66,7 @@ def test_every_page_of_a_large_fleet_holds_its_budgets(looked: dict[str, Any]) -
     assert {url: size for url, size in heavy.items() if size > 1_000_000} == {}
 
 
+@pytest.mark.slow
 def test_no_plan_reads_a_large_table_from_end_to_end(looked: dict[str, Any]) -> None:
     found = {
         (url.partition("?")[0], table) for url, page in looked.items() for table, rows in page["scans"] if rows > LARGE

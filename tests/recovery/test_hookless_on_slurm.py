@@ -24,7 +24,7 @@ from apps.fleet import cluster_inventory
 from apps.recovery.models import Incident, Recovery
 from apps.recovery.services import follow_runs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 TRAINER = """#!/bin/bash
 # "Trains" by counting; what it has saved is a number in a file.
 step=$(cat "$SAVED" 2>/dev/null || echo 0)

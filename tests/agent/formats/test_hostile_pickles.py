@@ -94,6 +94,7 @@ def read_apart(data: bytes, place: Path) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", hostile_pickles.RUNS)
 def test_a_pickle_that_would_run_something_is_unsafe_and_runs_nothing(name: str, tmp_path: Path) -> None:
     told = told_of(hostile_pickles.RUNS[name], tmp_path)
@@ -101,6 +102,7 @@ def test_a_pickle_that_would_run_something_is_unsafe_and_runs_nothing(name: str,
     assert told.get("unsafe") or told["read_torch_pickle"] == "refused"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", hostile_pickles.COSTS)
 def test_a_pickle_costs_no_more_than_its_size_allows(name: str, tmp_path: Path) -> None:
     told = told_of(hostile_pickles.COSTS[name], tmp_path)

@@ -240,6 +240,7 @@ def test_a_whole_bucket_is_a_place_too(server: S3Server) -> None:
 
 
 # -- archives ----------------------------------------------------------------------------------------------------------
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("sample", [*SAMPLES, "orbax/manager-ocdbt"])
 def test_what_lies_in_an_archive_is_archived_whatever_its_format(server: S3Server, tmp_path: Path, sample: str) -> None:
     place = copy_sample(sample, tmp_path)
@@ -289,6 +290,7 @@ def failing(times: int, kind: str, status: int, code: str) -> object:
     return fail
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["list", "get", "uploads"])
 @pytest.mark.parametrize("status_and_code", [(503, "SlowDown"), (500, "InternalError"), (429, "TooManyRequests")])
 def test_passing_trouble_passes(server: S3Server, kind: str, status_and_code: tuple[int, str]) -> None:

@@ -105,6 +105,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_after_every_kind_of_change_it_finds_what_a_full_scan_finds(
     run: Path, cache_file: Path, change: Callable[[Path], object]
