@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 import urllib3
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+expect.set_options(timeout=20_000)  # what a page does at once takes seconds where everything else runs beside it
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = [

@@ -97,6 +97,7 @@ def test_the_keyboard_reaches_search_rows_pages_and_help(site: Any, open_context
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"/runs/run_"))
+    page.wait_for_load_state()
     page.keyboard.press("?")
     expect(page.locator("#help")).to_be_visible()
     page.keyboard.press("Escape")
