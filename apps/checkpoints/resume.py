@@ -22,6 +22,13 @@ from apps.checkpoints.evidence import SCAN, STALE
 from apps.checkpoints.models import Finding, Placement, RunPointer, TrainingRun
 
 SOURCE = "server"
+_COPY_COLUMNS = (
+    "path", "format", "status", "resumable", "not_resumable_reasons", "world_size", "dp", "tp", "pp", "must_match",
+    "total_bytes", "trust", "trust_at", "last_seen_at", "newest_mtime_at", "middle_mtime_at", "damaged_at",
+    "fingerprint", "manifest_id", "checkpoint__run_id", "checkpoint__step", "checkpoint__saved_at", "tier__name",
+    "tier__speed_order",
+)  # fmt: skip
+"""Thousands of rows are read for a page of runs, so nothing is read that decides nothing."""
 NEWEST_STEPS = 20
 """The answer nearly always lies among these; all steps are only looked at where it does not."""
 _NOTHING_YET = frozenset({"nothing_resumable", "unknown"})
@@ -167,7 +174,7 @@ def _load(run_ids: Sequence[str], newest_steps: int | None) -> dict[str, RunStat
     if newest_steps is not None:
         position = Window(DenseRank(), partition_by=F("checkpoint__run"), order_by=F("checkpoint__step").desc())
         copies = copies.annotate(position=position).filter(position__lte=newest_steps)
-    rows = list(copies.order_by("-checkpoint__step", "tier__speed_order", "path"))
+    rows = list(copies.only(*_COPY_COLUMNS).order_by("-checkpoint__step", "tier__speed_order", "path"))
     damage = _open_damage(rows)
     for row in rows:
         state = states[row.checkpoint.run_id]

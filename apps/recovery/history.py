@@ -19,6 +19,17 @@ from apps.recovery import selectors
 from apps.recovery.trials import Like, Summary, Trial, node_group, summary
 
 MAX_POINTS = 2000
+MAX_CLIENT_DRILLS = 250
+"""Of which every client is read, and a drill may have a thousand."""
+_GROUPED_COLUMNS = (
+    "kind", "outcome", "created_at", "seconds", "objective_seconds", "objective_state", "phases", "plan_id",
+    "node_count", "backend", "total_bytes", "cached_ratio_before", "run__name", "run__cluster__name",
+    "placement__format", "placement__tier__name",
+)  # fmt: skip
+_CLIENT_COLUMNS = (
+    "node__name", "rung__drill_id", "rung__client_count", "rung__order", "seconds", "outcome", "phases"
+)  # fmt: skip
+"""Of thousands of rows, only what groups and trials are made of."""
 
 
 class GroupBy(StrEnum):
@@ -71,7 +82,8 @@ def groups(drills: QuerySet[Drill], by: GroupBy, kind: str, days: int, now: date
     time is that of its slowest client in each drill, so a failover, which has no clients, has no node groups."""
     at = now or timezone.now()
     wanted = drills.filter(kind=kind, outcome__in=selectors.WITH_RESULT, created_at__gte=at - timedelta(days=days))
-    newest, left_out = _newest(wanted.select_related("run__cluster", "placement__tier"))
+    rows = wanted.select_related("run__cluster", "placement__tier").only(*_GROUPED_COLUMNS)
+    newest, left_out = _newest(rows, MAX_CLIENT_DRILLS if by == GroupBy.NODE_GROUP else MAX_POINTS)
     parts = _by_node_group(newest) if by == GroupBy.NODE_GROUP else _by_row(newest, by)
     found = []
     for (cluster_name, key, name), pairs in parts.items():
@@ -132,9 +144,9 @@ def _says_something(drill: Drill) -> bool:
 _Parts = dict[tuple[str, str, str], list[tuple[Drill, Trial]]]
 
 
-def _newest(rows: QuerySet[Drill]) -> tuple[list[Drill], int]:
-    newest = list(rows.order_by("-created_at", "-pk")[:MAX_POINTS])
-    total = len(newest) if len(newest) < MAX_POINTS else rows.count()
+def _newest(rows: QuerySet[Drill], most: int = MAX_POINTS) -> tuple[list[Drill], int]:
+    newest = list(rows.order_by("-created_at", "-pk")[:most])
+    total = len(newest) if len(newest) < most else rows.count()
     return newest, total - len(newest)
 
 
@@ -160,7 +172,8 @@ def _group_of(drill: Drill, by: GroupBy) -> tuple[str, str] | None:
 def _by_node_group(drills: Sequence[Drill]) -> _Parts:
     slowest: dict[str, dict[str, RankResult]] = defaultdict(dict)
     rows = RankResult.objects.filter(rung__drill__in=[drill.pk for drill in drills], node__isnull=False)
-    rows = rows.select_related("node", "rung").order_by("-rung__client_count", "-rung__order")
+    rows = rows.select_related("node", "rung").only(*_CLIENT_COLUMNS)
+    rows = rows.order_by("-rung__client_count", "-rung__order")
     for result in rows:
         if result.node is None:
             continue

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models import BigIntegerField, Case, Max, OuterRef, QuerySet, Subquery, Value, When
 from django.utils import timezone
 from muster_agent.decide.model import ResumeDecision
 
@@ -297,10 +295,13 @@ def _steps_done(decisions: dict[str, ResumeDecision]) -> dict[str, datetime]:
     answered = {run_id: one.step for run_id, one in decisions.items() if one.step is not None}
     if not answered:
         return {}
-    # Each alternative names run and step, so that the planner finds both by their indexes.
-    wanted = reduce(or_, (Q(attempt__run_id=run_id, step=step) for run_id, step in answered.items()))
-    rows = StepReport.objects.filter(wanted, attempt__run__in=list(answered))
-    return dict(rows.order_by("at").values_list("attempt__run_id", "at"))
+    # One look into the index for each launch: told as alternatives, planning alone takes longer than the page may.
+    cases = (When(pk=run_id, then=Value(step)) for run_id, step in answered.items())
+    reports = StepReport.objects.filter(attempt__run=OuterRef("pk"), step=OuterRef("answered_step")).order_by("-at")
+    step = Case(*cases, output_field=BigIntegerField())
+    runs = TrainingRun.objects.filter(pk__in=list(answered)).annotate(answered_step=step)
+    rows = runs.annotate(done_at=Subquery(reports.values("at")[:1])).values_list("pk", "done_at")
+    return {run_id: at for run_id, at in rows if at is not None}
 
 
 def _lost_seconds(run: Any, step_done_at: datetime | None) -> float | None:

@@ -122,7 +122,9 @@ class GroupsSerializer(serializers.Serializer[Any]):
 
     items = GroupSerializer(many=True)
     drill_count = serializers.IntegerField()
-    left_out_count = serializers.IntegerField(help_text="Older drills beyond the newest 2,000; 0 otherwise.")
+    left_out_count = serializers.IntegerField(
+        help_text="Older drills beyond the newest 2,000, by node group 250; 0 otherwise."
+    )
 
 
 class AdviceQuerySerializer(StrictSerializer):

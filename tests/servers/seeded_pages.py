@@ -75,14 +75,27 @@ def urls() -> list[str]:
         "/tiers/",
         "/health/",
         "/find/?q=run-0",
+        "/objectives/",
+        "/objectives/?q=run-01",
+        "/alerts/rules/",
+        "/alerts/silences/",
+        "/alerts/channels/",
+        "/alerts/deliveries/",
+        "/first-steps/",
+        "/?wall=1",
+        "/manual/?q=shard_missing",
+        "/drills/start/",
+        "/plans/new/",
+        "/policies/new/",
     ]
     found += [
         "/checkpoints/?status=complete&trust=verified", f"/checkpoints/?run={run.pk}&sort=step", "/checkpoints/?q=7",
         "/checkpoints/?sort=largest&since=24h", "/drills/?outcome=breached", "/drills/?kind=herd&q=run-01",
         f"/drills/?run={run.pk}", "/audits/?outcome=damaged", "/nodes/?state=lost", "/nodes/?q=0999",
-        "/alerts/?state=open", "/changes/?kind=appeared", "/checkpoints/?limit=200", "/drills/?limit=200",
+        "/alerts/?state=open", "/changes/?kind=appeared", "/checkpoints/?limit=200", "/drills/?limit=100",
         f"/runs/{run.pk}/", f"/runs/{run.pk}/checklist/", f"/checkpoints/{copy.pk}/", "/analysis/",
         f"/analysis/?run={run.pk}", "/analysis/groups/?kind=reload", "/analysis/groups/?by=tier&kind=herd",
+        "/analysis/groups/?by=node_group&kind=herd",
         f"/analysis/advice/?run={run.pk}&save_seconds=60", "/analysis/tiers/",
         f"/analysis/what-if/?tier={StorageTier.objects.order_by('pk').values_list('pk', flat=True)[0]}",
     ]  # fmt: skip
@@ -91,9 +104,17 @@ def urls() -> list[str]:
         (InventoryScan, "scans"), (Audit, "audits"), (Transfer, "transfers"), (Incident, "incidents"),
     ):  # fmt: skip
         found.append(f"/{path}/{model._default_manager.order_by('pk').values_list('pk', flat=True)[0]}/")
+    node = Node.objects.order_by("pk").values_list("pk", flat=True)[0]
+    drills = list(Drill.objects.exclude(placement=None).order_by("pk").values_list("pk", flat=True)[:8])
+    found += [
+        f"/drills/compare/?ids={','.join(drills)}", f"/drills/{drills[0]}/inside/", f"/drills/{drills[0]}/print/",
+        f"/checkpoints/{copy.pk}/tensors/", f"/placements/{copy.placements.order_by('pk')[0].pk}/rank-shards/",
+    ]  # fmt: skip
     client = _client()
     found += [_deep(client, path) for path in ("/checkpoints/", "/drills/", "/activity/")]
-    charts = {url for page in ("/analysis/", f"/runs/{run.pk}/") for url in _charts(client, page)}
+    drawn = ("/", "/analysis/", "/objectives/", f"/runs/{run.pk}/", f"/drills/{drills[0]}/", "/analysis/tiers/")
+    drawn += ("/analysis/groups/?kind=reload", f"/analysis/advice/?run={run.pk}&save_seconds=60", f"/nodes/{node}/")
+    charts = {url for page in drawn for url in _charts(client, page)}
     return [*found, *sorted(charts)]
 
 

@@ -79,13 +79,14 @@ def _within(spec: ListSpec, rows: Rows, query: QueryDict) -> Rows:
 
 
 def size_of(spec: ListSpec, query: QueryDict) -> int:
-    """Rows of a page, 25 to 200, and never more than the list's own most."""
+    """Rows of a page. Raises InvalidInput below 25, and above 200 or the list's own most."""
     text = query.get("limit", "")
     if not text:
         return DEFAULT_SIZE
-    if not text.isascii() or not text.isdigit() or not SIZES[0] <= int(text[:9]) <= SIZES[-1]:
-        raise InvalidInput(f"Use a whole number from {SIZES[0]} to {SIZES[-1]} as limit.")
-    return min(int(text), spec.most_rows)
+    most = min(SIZES[-1], spec.most_rows)
+    if not text.isascii() or not text.isdigit() or not SIZES[0] <= int(text[:9]) <= most:
+        raise InvalidInput(f"Use a whole number from {SIZES[0]} to {most} as limit of this list.")
+    return int(text)
 
 
 def page_of(spec: ListSpec, rows: Rows, query: QueryDict, limit: int) -> Page:
