@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from muster_agent.storage.addresses import AddressRefused
 
 from apps.accounts.models import RANK, Identity, Role, User
 from apps.accounts.services import log_activity
@@ -129,8 +130,11 @@ def _client() -> Any:
     """authlib's, new each time: what it keeps is in the session, and the provider's keys may have changed."""
     from authlib.integrations.django_client import OAuth
 
+    from apps.accounts.oidc_transport import ProviderApp
+
     return OAuth().register(
         name=PROVIDER,
+        client_cls=ProviderApp,
         client_id=settings.OIDC_CLIENT_ID,
         client_secret=settings.OIDC_CLIENT_SECRET or None,
         server_metadata_url=f"{settings.OIDC_ISSUER.rstrip('/')}/.well-known/openid-configuration",
@@ -151,4 +155,9 @@ def _troubles() -> tuple[type[Exception], ...]:
 
 def _said(error: Exception) -> str:
     """For a person; nothing of the token or of the secret is in these messages."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, AddressRefused):
+            return str(cause.strerror)
+        cause = cause.__cause__ or cause.__context__
     return str(getattr(error, "description", "") or getattr(error, "error", "") or type(error).__name__)[:200]

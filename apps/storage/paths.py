@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from muster_agent.storage.addresses import networks_of, why_refused
+from muster_agent.storage.addresses import EVERYWHERE, numeric_address, why_refused
 
 from apps.core.errors import InvalidInput
 
 MAX_URI_CHARACTERS = 1024
 MAX_ENDPOINT_CHARACTERS = 255
 S3_SCHEME = "s3://"
-_EVERYWHERE = networks_of("0.0.0.0/0 ::/0")
-"""Which private networks are allowed is for each worker and node to say."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
@@ -46,11 +43,9 @@ def normalized_endpoint(text: str, *, pointer: str = "/endpoint_url") -> str:
     rest = url.path.strip("/") or url.query or url.fragment or url.username or url.password
     if url.scheme not in ("http", "https") or not host or rest or len(text) > MAX_ENDPOINT_CHARACTERS:
         raise InvalidInput(told, pointer=pointer)
-    try:
-        refused = why_refused(ip_address(host), _EVERYWHERE)
-    except ValueError:
-        refused = ""  # a name: it is judged where it is connected to
-    if refused:
+    address = numeric_address(host)  # a name is judged where it is connected to
+    # which private networks are allowed is for each worker and node to say
+    if address and (refused := why_refused(address, EVERYWHERE)):
         raise InvalidInput(f"{refused}.", pointer=pointer)
     shown = f"[{host}]" if ":" in host else host
     return f"{url.scheme}://{shown}" + (f":{port}" if port else "")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import factories
 import pytest
+import requests
 import urllib3
 from django.http import HttpResponse
 from django.test import Client
@@ -16,7 +18,9 @@ from servers.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider
 
 from apps.accounts.models import ActivityEntry, Identity, Role, User
 from apps.accounts.oidc import person_of, role_of
+from apps.accounts.oidc_transport import ProviderSession
 from apps.core.errors import Forbidden
+from tests.hostile_hosts import NEVER, PRIVATE, netloc
 
 pytestmark = pytest.mark.django_db
 
@@ -150,6 +154,37 @@ def test_without_the_settings_there_is_no_such_page_and_no_button(client: Client
 
 def test_the_button_leads_to_the_provider_and_back_to_where_one_wanted(client: Client, provider: Provider) -> None:
     assert b"/sign-in/oidc/?next=/drills/" in client.get("/sign-in/?next=/drills/").content
+
+
+# -- where the provider's answers may lead ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", [*NEVER, *PRIVATE])
+def test_no_host_that_a_provider_names_is_connected_to_where_it_must_not(
+    host: str, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    settings.OIDC_ISSUER = "https://sso.example"
+    monkeypatch.setattr(socket.socket, "connect", lambda *_given: pytest.fail("it connected"))
+    with ProviderSession() as session, pytest.raises((requests.RequestException, ValueError)):
+        session.request("GET", f"https://{netloc(host)}/keys", withhold_token=True, timeout=5)
+
+
+@pytest.mark.parametrize("key", ["token_endpoint", "jwks_uri"])
+def test_a_document_that_names_a_metadata_service_is_refused_with_the_reason(
+    key: str, client: Client, provider: Provider
+) -> None:
+    provider.named = {key: "http://169.254.169.254/x"}
+    answer = sign_in(client)
+    assert answer.status_code == 503
+    assert b"link-local or a cloud&#x27;s metadata service" in answer.content
+    assert not User.objects.exists()
+
+
+def test_a_provider_that_redirects_is_not_followed(client: Client, provider: Provider) -> None:
+    provider.moved_to = f"{provider.issuer}/authorize?redirect_uri=x&state=y"
+    answer = client.get("/sign-in/oidc/")
+    assert answer.status_code == 503 and b"TooManyRedirects" in answer.content
+    assert provider.asked_for == []
 
 
 # -- pure --------------------------------------------------------------------------------------------------------------

@@ -31,6 +31,9 @@ class Provider:
         self.lies: dict[str, Any] = {}
         self.codes: dict[str, dict[str, str]] = {}
         self.broken = False
+        self.named: dict[str, str] = {}
+        """What its document says instead of the truth."""
+        self.moved_to = ""
         self.asked_for: list[dict[str, str]] = []
         provider = self
 
@@ -60,6 +63,11 @@ class Provider:
         url = urlsplit(handler.path)
         if self.broken:
             return _send(handler, 500, {"error": "down"})
+        if self.moved_to:
+            handler.send_response(307)
+            handler.send_header("Location", self.moved_to)
+            handler.send_header("Content-Length", "0")
+            return handler.end_headers()
         if url.path == "/.well-known/openid-configuration":
             return _send(handler, 200, self._metadata())
         if url.path == "/keys":
@@ -115,6 +123,7 @@ class Provider:
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["RS256"],
             "code_challenge_methods_supported": ["S256"],
+            **self.named,
         }
 
 

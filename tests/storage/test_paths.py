@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from apps.core.errors import InvalidInput
-from apps.storage.paths import contains, is_posix, normalized_uri
+from apps.storage.paths import contains, is_posix, normalized_endpoint, normalized_uri
+from tests.hostile_hosts import NEVER, PRIVATE, netloc
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,15 @@ def test_what_is_no_place_is_refused(text: str) -> None:
 )
 def test_inside_is_told_component_by_component(outer: str, inner: str, inside: bool) -> None:
     assert contains(outer, inner) is inside
+
+
+@pytest.mark.parametrize("host", [*NEVER, "169.254.169.254.", "user@169.254.169.254", "169.254.169.254/latest"])
+def test_an_endpoint_that_is_never_reached_is_refused_in_every_spelling(host: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        normalized_endpoint(f"http://{netloc(host)}")
+    assert refusal.value.pointer == "/endpoint_url"
+
+
+@pytest.mark.parametrize("host", PRIVATE)
+def test_a_private_endpoint_is_taken_since_each_node_says_whether_it_goes_there(host: str) -> None:
+    assert normalized_endpoint(f"https://{netloc(host)}:9000").endswith(":9000")

@@ -10,8 +10,20 @@ from typing import Any
 
 import pytest
 from muster_agent.protocol.stores import StoreAt
-from muster_agent.storage.addresses import AddressRefused, connect_to, networks_of, resolve, why_refused
+from muster_agent.storage.addresses import (
+    AddressRefused,
+    connect_to,
+    networks_of,
+    numeric_address,
+    resolve,
+    why_refused,
+)
 from muster_agent.storage.s3_client import connect_at
+from muster_agent.storage.s3_source import S3Reads
+from muster_agent.storage.s3_urls import GivenUrls
+from urllib3.exceptions import LocationParseError
+
+from tests.hostile_hosts import NEVER, PRIVATE, netloc
 
 EVERYTHING = networks_of("0.0.0.0/0 ::/0")
 
@@ -21,29 +33,28 @@ def test_public_addresses_are_reached(address: str) -> None:
     assert why_refused(ip_address(address), ()) == ""
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "::1", "fd12::1", "::ffff:10.0.0.1",
-        "64:ff9b::a00:1", "2002:a00:1::",
-    ],
-)  # fmt: skip
-def test_private_ones_only_where_they_are_allowed(address: str) -> None:
-    assert "allow its network" in why_refused(ip_address(address), ())
-    assert "allow its network" in why_refused(ip_address(address), networks_of("203.0.113.0/24"))
-    assert why_refused(ip_address(address), EVERYTHING) == ""
+@pytest.mark.parametrize("host", NEVER)
+def test_metadata_services_are_never_reached_whatever_is_allowed(host: str) -> None:
+    with pytest.raises((AddressRefused, socket.gaierror)):
+        resolve(host, 80, EVERYTHING)
+    address = numeric_address(host)
+    assert address is not None and "allow its network" not in why_refused(address, EVERYTHING) != ""
+
+
+@pytest.mark.parametrize("host", PRIVATE)
+def test_private_ones_only_where_they_are_allowed(host: str) -> None:
+    for networks in ((), networks_of("203.0.113.0/24")):
+        with pytest.raises(AddressRefused, match="allow its network"):
+            resolve(host, 80, networks)
+    address = numeric_address(host)
+    assert address is not None and why_refused(address, EVERYTHING) == ""
 
 
 @pytest.mark.parametrize(
-    "address",
-    [
-        "169.254.169.254", "169.254.170.2", "fe80::1", "fd00:ec2::254", "100.100.100.200", "168.63.129.16",
-        "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "0.0.0.0", "224.0.0.1", "::",
-        "255.255.255.255",
-    ],
-)  # fmt: skip
-def test_metadata_services_are_never_reached_whatever_is_allowed(address: str) -> None:
-    assert why_refused(ip_address(address), EVERYTHING) != ""
+    "name", ["s3.example", "localhost", "a.127.0.0.1.nip.example", "", "1.2.3.4.5", "0x", "x" * 300]
+)
+def test_a_name_is_no_address(name: str) -> None:
+    assert numeric_address(name) is None
 
 
 def test_one_bad_address_of_a_name_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +63,14 @@ def test_one_bad_address_of_a_name_is_enough(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: rows)
     with pytest.raises(AddressRefused, match="evil.example is not reached"):
         resolve("evil.example", 443, EVERYTHING)
+
+
+@pytest.fixture
+def no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connected(self: socket.socket, address: Any) -> None:
+        raise AssertionError(f"it connected to {address}")
+
+    monkeypatch.setattr(socket.socket, "connect", connected)
 
 
 @pytest.fixture
@@ -82,6 +101,8 @@ def test_the_connection_goes_to_the_address_that_was_judged(
     real = socket.getaddrinfo
 
     def rebinding(host: str, *args: Any, **more: Any) -> Any:
+        if more.get("flags") == socket.AI_NUMERICHOST:
+            return real(host, *args, **more)
         asked.append(host)
         return real("127.0.0.1" if len(asked) == 1 else "127.0.0.2", *args, **more)
 
@@ -90,6 +111,28 @@ def test_the_connection_goes_to_the_address_that_was_judged(
     with connect_to(found, 5.0) as sock:
         assert sock.getpeername()[0] == "127.0.0.1"
     assert asked == ["rebinding.example"]
+
+
+def test_no_host_of_the_table_is_connected_to_for_a_tiers_endpoint(
+    monkeypatch: pytest.MonkeyPatch, no_connections: None
+) -> None:
+    """By boto3's own pools, which every request of a client goes through."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        monkeypatch.setenv(name, "eu-west-1")
+    monkeypatch.delenv("MUSTER_ALLOWED_NETWORKS", raising=False)
+    store = connect_at(StoreAt(endpoint_url="https://s3.example"))
+    manager = store._client._endpoint.http_session._manager
+    for host in (*NEVER, *PRIVATE):
+        for scheme in ("http", "https"):
+            with pytest.raises((AddressRefused, LocationParseError)):
+                manager.connection_from_host(host, 80, scheme)._get_conn().connect()
+
+
+@pytest.mark.parametrize("host", [host for host in NEVER if host.isascii()])
+def test_no_given_url_leads_an_agent_to_a_metadata_service(host: str, no_connections: None) -> None:
+    with pytest.raises(OSError) as refused:
+        S3Reads(GivenUrls({"a": [f"http://{netloc(host)}/b/a"]}), first_wait_seconds=0.0001).look("a")
+    assert "metadata" in str(refused.value) or "no address of a server" in str(refused.value)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from muster_agent.storage.addresses import Networks
+from muster_agent.storage.addresses import EVERYWHERE, Networks
 
 LIFE_SECONDS = 900
 """How long a URL that is signed here may be used; a read begins within `_FRESH_SECONDS` of its signature."""
@@ -66,10 +66,11 @@ class NodeSigned:
 
 
 class GivenUrls:
-    """Made by the control plane: this node needs no credentials, and cannot make others. By key, one per endpoint."""
+    """Made by the control plane: this node needs no credentials, and cannot make others. By key, one per endpoint. They
+    lead to private stores too, but to no metadata service."""
 
     signed_by = "control_plane"
-    networks: Networks | None = None
+    networks: Networks | None = EVERYWHERE
 
     def __init__(self, urls: Mapping[str, Sequence[str]]) -> None:
         self._urls = urls
