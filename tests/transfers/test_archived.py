@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import factories
@@ -98,3 +99,17 @@ def test_an_endpoint_in_a_private_network_is_not_reached_unless_this_host_allows
     transfer.refresh_from_db()
     assert transfer.state in ("paused", "failed") and "127.0.0.1 is not public" in transfer.problem, transfer.problem
     assert glacier.asked == []
+
+
+def test_keys_that_lead_out_of_their_checkpoint_are_not_copied(
+    tiers: Tiers, archived: Placement, glacier: EmulatedS3, tmp_path: Path
+) -> None:
+    """Whoever may write into the bucket must not write beside the copy through whoever makes it."""
+    for stored in glacier.objects.values():
+        stored.storage_class = "STANDARD"
+    key = next(iter(glacier.objects)).rpartition("/")[0]
+    glacier.objects[f"{key}/../../../../evil"] = Stored(b"x")
+    transfer = drive(stage(tiers, archived))
+    assert (transfer.state, transfer.problem_code) == ("failed", "unsupported"), transfer.problem
+    assert "leads out of it" in transfer.problem
+    assert not list(tmp_path.rglob("evil"))

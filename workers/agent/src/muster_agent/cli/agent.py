@@ -214,6 +214,7 @@ def run(verbose: bool, state_dir: str | None) -> None:
     config = _config(state)
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    from muster_agent.formats.fence import keep_to
     from muster_agent.runtime.loop import Agent
 
     try:
@@ -228,6 +229,7 @@ def run(verbose: bool, state_dir: str | None) -> None:
         raise CommandFailed(f"the spool {state.spool} cannot be opened: {error}", hint=hint) from error
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: running.shut_down())
+    keep_to((*config.roots, *config.copy_roots))
     try:
         running.run()
     finally:

@@ -16,6 +16,7 @@ import msgspec
 from muster_agent.formats.ahead import bring_ends, in_turn
 from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
+from muster_agent.formats.fence import require_inside
 from muster_agent.formats.names import is_noise, is_ours, is_text
 from muster_agent.formats.places import is_bucket, resolved
 from muster_agent.formats.posix_file import PosixFile, special_kind
@@ -192,6 +193,7 @@ def _ends(folder: Folder, names: Iterable[str], length_bytes: int) -> Iterator[t
             except OSError:
                 continue
             try:
+                require_inside(opened, name)
                 tail = read(opened, size_bytes - begin + 1, begin)
                 head = read(opened, _HEAD_BYTES, 0) if begin else tail[:_HEAD_BYTES]
                 is_filled = os.lseek(opened, 0, os.SEEK_HOLE) >= size_bytes

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 
+from muster_agent.formats.fence import require_inside
 from muster_agent.formats.tree import Opened
 
 
@@ -17,9 +18,13 @@ class PosixFile(Opened):
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
         self._descriptor: int | None = path if isinstance(path, int) else os.open(path, flags)
         seen = os.fstat(self._descriptor)
-        if not stat.S_ISREG(seen.st_mode):
+        try:
+            if not stat.S_ISREG(seen.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", path)
+            require_inside(self._descriptor, str(path))
+        except OSError:
             self.close()
-            raise OSError(errno.EINVAL, "not a regular file", path)
+            raise
         self.size_bytes = seen.st_size
         self._may_have_holes = seen.st_blocks * 512 < seen.st_size
 

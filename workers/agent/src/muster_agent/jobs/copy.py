@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from muster_agent.jobs.control import JobControl
 from muster_agent.jobs.copy_blocks import CopyConsumer, ExpectedDigests, ProofConsumer
+from muster_agent.jobs.copy_names import require_cursor_inside, require_tag
 from muster_agent.jobs.copy_seal import CopySeal, copy_manifest, survey
 from muster_agent.jobs.copy_source import CopySource, require_whole
 from muster_agent.jobs.copy_target import CopyTarget, Replaced
@@ -71,7 +72,9 @@ class CopyJob:
         *,
         store: S3Writer | None = None,
     ) -> None:
-        """`store`: the client for a source in a bucket."""
+        """`store`: the client for a source in a bucket. Raises CopyTrouble for names that lead out of their place."""
+        require_tag(order.tag)
+        require_cursor_inside(order.source, cursor)
         self.order, self.cursor, self._target, self._save = order, cursor, target, save
         self._source = CopySource(order, store)
         self._throttle = Throttle(order.max_bytes_per_second, debt_seconds=cursor.debt_seconds)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from muster_agent.formats.fingerprint import fingerprint
 from muster_agent.formats.places import is_bucket
+from muster_agent.jobs.copy_names import require_inside, require_tag
 from muster_agent.jobs.copy_posix import same_mark
 from muster_agent.jobs.copy_retire import is_under_way, known_files, retire_folder
 from muster_agent.jobs.copy_retire_objects import begin_removal, removal_began, remove_objects
@@ -28,6 +29,8 @@ class Stays(Exception):
 def remove(order: RemovalOrder, stores: Stores, check: Callable[[], None]) -> None:
     """Remove it. Repeating it is harmless, and finishes what was under way without asking again: nobody can read that
     any more. Raises Stays where something speaks against it, CopyTrouble where the storage does."""
+    require_tag(order.tag)
+    require_inside(order.source, (path for path, _size, _mtime in order.known or ()))
     if is_bucket(order.source):
         _remove_objects(order, stores, check)
         return

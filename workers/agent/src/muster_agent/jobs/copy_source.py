@@ -12,6 +12,7 @@ from muster_agent.formats.root import RootUnreadable
 from muster_agent.jobs.checkpoint_place import CheckpointNotFound, CheckpointPlace, StatedShard, place_at
 from muster_agent.jobs.chunks import ReadingPass, read_shards
 from muster_agent.jobs.control import JobControl
+from muster_agent.jobs.copy_names import require_inside
 from muster_agent.jobs.copy_posix import same_mark
 from muster_agent.jobs.copy_survey import MAX_FILES, Listing, list_files
 from muster_agent.jobs.copy_trouble import CopyTrouble, source_trouble
@@ -64,6 +65,7 @@ def files_at(path: str, root: str, store: ObjectStore | None = None) -> Listing:
     if len(found) > MAX_FILES:
         raise CopyTrouble("unsupported", f"{path} has more than {MAX_FILES} objects")
     inside = [(one.key.removeprefix(prefix), one) for one in found]
+    require_inside(path, (name for name, _one in inside if name))
     files = [
         _object(name, one.size_bytes, one.mtime_ns)
         for name, one in inside

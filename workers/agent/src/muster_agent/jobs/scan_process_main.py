@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 
 from muster_agent.formats.child_wire import Pipe
+from muster_agent.formats.fence import keep_to
 from muster_agent.formats.root import RootUnreadable
 from muster_agent.jobs.control import Cancelled, JobControl
 from muster_agent.jobs.inventory import run_inventory
@@ -76,7 +77,9 @@ def main(descriptor: int) -> None:
     pipe = Pipe(socket.socket(fileno=descriptor))
     with contextlib.suppress(EOFError, ConnectionError, Cancelled):
         while True:
-            pipe.send(answer(pipe.receive(Wanted), pipe))
+            wanted = pipe.receive(Wanted)
+            keep_to([wanted.params.root])
+            pipe.send(answer(wanted, pipe))
 
 
 if __name__ == "__main__":

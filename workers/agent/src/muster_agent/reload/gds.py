@@ -24,7 +24,7 @@ from muster_agent.reload.gpu.device import CudaDevice, DeviceUnavailable
 from muster_agent.reload.gpu.hasher import ChunkHasher, HasherUnavailable
 from muster_agent.reload.gpu.memory import DeviceArena, NoDeviceRoom, require_room
 from muster_agent.reload.plan import BLOCK_BYTES
-from muster_agent.storage.posix import ALIGN_BYTES
+from muster_agent.storage.posix import ALIGN_BYTES, open_to_read
 
 CANARY_BYTES = 64 * 1024 * 1024
 _MAX_GPUS = 16
@@ -163,7 +163,7 @@ class GdsSource:
     def __init__(self, session: GdsSession, path: str, shard: int) -> None:
         self._session, self._shard = session, shard
         self._handle: int | None = None
-        self._fd: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_DIRECT)
+        self._fd: int | None = open_to_read(path, os.O_DIRECT)
         status = os.fstat(self._fd)
         self.size_bytes, self.mtime_ns = status.st_size, status.st_mtime_ns
         cufile = session.cufile

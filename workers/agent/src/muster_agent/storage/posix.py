@@ -8,6 +8,7 @@ import stat
 import threading
 from pathlib import PurePosixPath
 
+from muster_agent.formats.fence import require_inside
 from muster_agent.formats.names import family_folder
 
 ALIGN_BYTES = 4096
@@ -120,7 +121,7 @@ class PosixShard:
         if self._buffered_fd is None:
             with self._lock:
                 if self._buffered_fd is None:
-                    self._buffered_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                    self._buffered_fd = open_to_read(self.path)
         return self._buffered_fd
 
     def close(self) -> None:
@@ -131,9 +132,20 @@ class PosixShard:
         self._direct_fd = self._buffered_fd = None
 
 
+def open_to_read(path: str, flags: int = 0) -> int:
+    """A descriptor of what lies inside the fence (`formats.fence`). Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
+    try:
+        require_inside(fd, path)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
 def _open_direct(path: str) -> int | None:
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_DIRECT)
+        return open_to_read(path, os.O_DIRECT)
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
             return None

@@ -14,6 +14,7 @@ from typing import Protocol
 from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.places import bucket_and_prefix
 from muster_agent.formats.tree import ARCHIVED
+from muster_agent.storage.posix import open_to_read
 
 
 class SmallFiles(Protocol):
@@ -57,7 +58,7 @@ class PosixFiles:
         return os.path.isdir(path)
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        with open(open_to_read(path), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             # By its size and not by the limit: a read asks for room for as much as it may bring.

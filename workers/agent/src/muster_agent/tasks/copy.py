@@ -19,6 +19,7 @@ from muster_agent.protocol.wire import CopyBody, CopyParams
 from muster_agent.storage.s3_client import S3Unavailable, connect_at
 from muster_agent.storage.s3_writer import S3Writer
 from muster_agent.tasks.context import Run, TaskContext, TaskFailed
+from muster_agent.tasks.roots import require_in_tier
 
 FRESH_SECONDS = 60.0
 """So long the control plane's word holds that no rule speaks against a removal."""
@@ -68,6 +69,8 @@ def _moved(cursor: CopyCursor) -> int:
 def _step(params: CopyParams, order: CopyOrder, context: TaskContext) -> Callable[[], ShardMap | None]:
     context.roots.resolve_checkpoint(order.source)
     context.copy_roots.resolve(order.target)
+    require_in_tier(order.source, order.source_root)
+    require_in_tier(order.target, order.target_root)
     rates = [rate for rate in (order.max_bytes_per_second, context.limits.max_bytes_per_second) if rate]
     order = msgspec.structs.replace(order, max_bytes_per_second=min(rates, default=None))
     cursor, control = params.cursor, _Timed(context.control, params.seconds)
@@ -88,6 +91,8 @@ def _removal(order: RemovalOrder, context: TaskContext) -> Callable[[], None]:
     context.copy_roots.resolve_checkpoint(order.source)
     for one in order.colder or ():
         context.roots.resolve(one.path)
+        require_in_tier(one.path, one.root)
+    require_in_tier(order.source, order.source_root)
     return lambda: remove(order, _store_for, context.control.check)
 
 

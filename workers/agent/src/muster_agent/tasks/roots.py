@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from muster_agent.formats.names import beside, is_text
 from muster_agent.formats.places import PlaceInvalid, is_bucket, place_of, resolved
+from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, VERDICT_NAME
 
 MAX_ENTRIES = 200_000
 """Beyond this many entries of one checkpoint, its links are not looked at one by one."""
@@ -36,13 +38,24 @@ class Roots:
     def resolve_checkpoint(self, path: str) -> str:
         """As `resolve`, and no link inside the checkpoint may lead out of the roots either."""
         real = self.resolve(path)
-        for link in () if is_bucket(real) else _links_below(real):
+        for link in () if is_bucket(real) else _links_of(real):
             if not self._contains(os.path.realpath(link)):
                 raise PathOutsideRoots(f"{link} is a link to {os.path.realpath(link)}, outside this agent's roots")
         return real
 
     def _contains(self, real: str) -> bool:
-        return any(real == root or real.startswith(root.rstrip("/") + "/") for root in self.roots)
+        return any(_lies_in(real, root) for root in self.roots)
+
+
+def require_in_tier(path: str, tier_root: str) -> None:
+    """Raises PathOutsideRoots where the path does not really lie in what is called its tier, which may be larger than a
+    root, and is only looked at because the path is in it."""
+    if not _lies_in(_real(path), _real(tier_root)):
+        raise PathOutsideRoots(f"{path} does not lie in its tier {tier_root}")
+
+
+def _lies_in(real: str, root: str) -> bool:
+    return real == root or real.startswith(root.rstrip("/") + "/")
 
 
 def _real(path: str) -> str:
@@ -51,9 +64,20 @@ def _real(path: str) -> str:
             return place_of(path)
         except PlaceInvalid as invalid:
             raise PathOutsideRoots(str(invalid)) from None
-    if not path.startswith("/") or "\0" in path:
+    if not path.startswith("/") or "\0" in path or not is_text(path):
         raise PathOutsideRoots(f"{path!r} is not an absolute path")
-    return os.path.realpath(path)
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError) as error:
+        raise PathOutsideRoots(f"{path!r} cannot be followed to where it leads: {error}") from None
+
+
+def _links_of(real: str) -> Iterable[str]:
+    """In the checkpoint, or beside one that is a file."""
+    if os.path.isdir(real):
+        return _links_below(real)
+    own = (beside(real, suffix) for suffix in (FILE_MANIFEST_SUFFIX, VERDICT_NAME))
+    return [path for path in own if os.path.islink(path)]
 
 
 def _links_below(folder: str) -> Iterable[str]:
