@@ -75,7 +75,9 @@ def test_a_name_is_judged_again_when_it_is_connected_to(monkeypatch: pytest.Monk
     """A name server that gives a public address first, and a private one later."""
     answers = ["93.184.215.14", "127.0.0.1"]
 
-    def resolver(host: str, port: int, **_how: Any) -> list[Any]:
+    def resolver(host: str, port: int, **how: Any) -> list[Any]:
+        if how.get("flags") == socket.AI_NUMERICHOST:
+            raise socket.gaierror("it is a name")
         address = answers.pop(0) if len(answers) > 1 else answers[0]
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 

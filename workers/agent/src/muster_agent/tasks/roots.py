@@ -39,8 +39,9 @@ class Roots:
         """As `resolve`, and no link inside the checkpoint may lead out of the roots either."""
         real = self.resolve(path)
         for link in () if is_bucket(real) else _links_of(real):
-            if not self._contains(os.path.realpath(link)):
-                raise PathOutsideRoots(f"{link} is a link to {os.path.realpath(link)}, outside this agent's roots")
+            led = _real(link)
+            if not self._contains(led):
+                raise PathOutsideRoots(f"{link} is a link to {led}, outside this agent's roots")
         return real
 
     def _contains(self, real: str) -> bool:
