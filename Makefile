@@ -8,12 +8,13 @@ PEERS ?=
 FOLDER ?=
 EXAMPLES ?= 20000
 
-.PHONY: help setup setup-dev demo test fuzz frameworks lint format chaos bench lock openapi screenshots clean
+.PHONY: help setup setup-dev demo test test-k8s fuzz frameworks lint format chaos bench lock openapi screenshots clean
 
 help:
 	@echo "make setup        the runtime into ./.venv (with ./.venv/bin/muster)"
 	@echo "make demo         everything on real input, until Ctrl-C; ONCE=1 ends after the summary, FOLDER=... keeps it elsewhere"
 	@echo "make test         the suite; ALL=1 with every outside program and on PostgreSQL too"
+	@echo "make test-k8s     Kubernetes: the scheduler's adapter and deploy/kubernetes against a real API server, built from source"
 	@echo "make fuzz         malformed files for every format reader; EXAMPLES=20000 for each of its tests"
 	@echo "make lint         ruff, mypy, import contracts, migrations, OpenAPI"
 	@echo "make chaos        kill workers, Redis, PostgreSQL and the S3 store amid transfers, at every boundary and KILLS=50 times"
@@ -60,6 +61,12 @@ chaos: setup-dev
 	@MUSTER_CHAOS_KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -q tests/transfers/test_crashes.py \
 		tests/contract/test_transfers_among_crashes.py
 
+# The API server is built once, from Debian's source: as root, in about ten minutes.
+KUBE ?= .venv-kube
+test-k8s: setup-dev
+	@tests/servers/build-kube-apiserver.sh $(KUBE)
+	@MUSTER_KUBE_APISERVER="$(abspath $(KUBE))/kube-apiserver" $(BIN)/python -m pytest -q -m kubernetes tests/fleet tests/deploy
+
 BENCH ?= reload
 BENCHES := reload s3 scan s3_listing metadata pages
 bench: setup-dev $(if $(PEERS),.venv-peers/.ready)
@@ -95,4 +102,4 @@ lock: setup-dev
 		--no-emit-index-url --no-annotate --no-header -c requirements.lock -o requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-frameworks .demo
+	rm -rf $(VENV) .venv-peers .venv-frameworks .venv-kube .demo

@@ -8,6 +8,7 @@ import sys
 
 # The browser's driver keeps an event loop running in its process, in which Django refuses to work synchronously.
 BROWSER = "tests/browser"
+OPT_IN = "not bench and not gpu and not kubernetes"
 # Many tests wait for servers and leases rather than compute.
 PROCESSES = str((os.cpu_count() or 1) + 1)
 # How many malformed inputs each reader is tried with where not everything runs; ALL=1 takes each test's own number.
@@ -31,7 +32,7 @@ MOST_SECONDS = "--session-timeout=2400"
 
 def main() -> int:
     everything = bool(os.environ.get("ALL"))
-    marks = "not bench and not gpu" if everything else "not bench and not gpu and not slow"
+    marks = OPT_IN if everything else f"{OPT_IN} and not slow"
     if not everything:
         os.environ.setdefault("MUSTER_FUZZ_EXAMPLES", FEW_EXAMPLES)
     # A file stays in one process, so that its servers start once; of the browser's, any process takes the next page.

@@ -14,7 +14,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import urllib3
+
+from tests.servers.daemons import free_ports
 
 PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "monmaptool", "radosgw", "radosgw-admin", "openssl", "setpriv")
 PACKAGES = "radosgw ceph-mon ceph-osd ceph-common openssl"
@@ -107,7 +108,7 @@ class Ceph:
         """Raises RuntimeError or CalledProcessError where a daemon does not come up."""
         for name in ("mon", "osd", "run", "log", "rgw"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        monitor_port, http_port, tls_port = _free_ports(3)
+        monitor_port, http_port, tls_port = free_ports(3)
         fsid = str(uuid.uuid4())
         self._configuration.write_text(
             _CONFIGURATION.format(
@@ -231,14 +232,6 @@ def _answers(url: str) -> bool:
         return urllib3.request("GET", url, retries=False, timeout=2.0).status == 200
     except urllib3.exceptions.HTTPError:
         return False
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 # -- one server for all processes of a test run ------------------------------------------------------------------------

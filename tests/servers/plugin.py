@@ -22,7 +22,7 @@ from servers.valkey import Valkey
 settings.register_profile("muster", deadline=None)
 settings.load_profile("muster")
 
-pytest_plugins = ["tests.servers.s3", "tests.servers.slurm"]
+pytest_plugins = ["tests.servers.kubernetes", "tests.servers.s3", "tests.servers.slurm"]
 _servers: list[object] = []
 
 

@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from tests.servers.daemons import end, free_ports
+
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "munged")
 PACKAGES = "slurmctld slurmd slurm-client munge"
 START_SECONDS = 30.0
@@ -78,7 +80,7 @@ class Slurm:
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         for name in ("state", "spool", "log"):
             (folder / name).mkdir()
-        ports = _free_ports(node_count + 1)
+        ports = free_ports(node_count + 1)
         nodes = "\n".join(
             f"NodeName={name} NodeHostname={socket.gethostname().split('.')[0]} NodeAddr=127.0.0.1 Port={port} "
             f"CPUs={CPUS_PER_NODE} RealMemory=1000 Feature=rack-{number // 2} Gres=gpu:{gpus_per_node} State=UNKNOWN"
@@ -149,7 +151,7 @@ class Slurm:
     def stop(self) -> None:
         with ExitStack() as stack:
             for process in self._daemons.values():
-                stack.callback(_end, process)
+                stack.callback(end, process)
         self._daemons.clear()
 
     def _start(self) -> None:
@@ -212,20 +214,3 @@ def slurm() -> Iterator[Slurm]:
             yield running
         finally:
             running.stop()
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _number in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
