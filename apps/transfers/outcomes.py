@@ -64,7 +64,8 @@ def only_removes(transfer: Transfer) -> None:
 def _proof(cursor: CopyCursor) -> dict[str, Any]:
     by = cursor.proved_by
     detail = {"by": by if by == "read_back" else "checksum", "checksum": by, "bytes": cursor.total_bytes}
-    return detail | {"at": timezone.now().isoformat()}
+    note = {"note": cursor.proof_note} if cursor.proof_note else {}
+    return detail | note | {"at": timezone.now().isoformat()}
 
 
 @transaction.atomic

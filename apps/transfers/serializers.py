@@ -122,7 +122,7 @@ class MigrationSerializer(serializers.ModelSerializer[Migration]):
 
 @extend_schema_field({"type": "object", "additionalProperties": True})
 class ProofField(serializers.JSONField):
-    """By what a copy was proven, how many bytes, when; empty until then."""
+    """By what a copy was proven, how many bytes, when, and as `note` why by no better check sum; empty until then."""
 
 
 class TransferSerializer(serializers.ModelSerializer[Transfer]):

@@ -36,21 +36,19 @@ class EmulatedS3:
     def __init__(self) -> None:
         self.objects: dict[str, Stored] = {}
         self.asked: list[str] = []
-        emulator = self
-
-        class Handler(_Handler):
-            store = emulator
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        return type("OneHandler", (Handler,), {"store": self})
 
     def stop(self) -> None:
         self._server.shutdown()
         self._server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     store: EmulatedS3
 
@@ -75,7 +73,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode())
 
     def do_GET(self) -> None:
-        key, query = self._target()
+        self.serve(*self._target())
+
+    def told(self, stored: Stored) -> dict[str, str]:
+        """Further headers of an answer with that object."""
+        return {}
+
+    def serve(self, key: str, query: dict[str, list[str]]) -> None:
         if "uploads" in query:
             self._answer(
                 200, b"<ListMultipartUploadsResult><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>"
@@ -114,6 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
             "ETag": f'"{stored.etag}"',
             "Last_Modified": formatdate(stored.at, usegmt=True),
             "Accept_Ranges": "bytes",
+            **self.told(stored),
         }
         wanted = self.headers.get("Range", "").removeprefix("bytes=")
         if not wanted:

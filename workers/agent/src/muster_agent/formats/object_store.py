@@ -77,9 +77,9 @@ class ObjectStore(Protocol):
         none that are known here, or then, with `or_etag`, that ETag where it may be one."""
         ...
 
-    def write(self, bucket: str, key: str, data: bytes, *, only_new: bool) -> str:
-        """Store a small object whole; its ETag. With `only_new` raises FileExistsError where the key is taken, by the
-        store's own check where it makes one."""
+    def write(self, bucket: str, key: str, data: bytes, *, only_new: bool, replaces: str = "") -> str:
+        """Store a small object whole; its ETag. With `only_new` raises FileExistsError where the key is taken, and with
+        `replaces` where the object does not have that ETag any more: by the store's own check where it makes one."""
         ...
 
     def signed_url(self, bucket: str, key: str, life_seconds: int) -> str:

@@ -1,5 +1,6 @@
-"""Copies into a bucket: every file as an upload in parts, each compared with its MD5 by the store. Nothing is to be
-seen until the uploads are completed, metadata last of all; the manifest comes after the proof."""
+"""Copies into a bucket: every file as an upload in parts, each compared with its MD5 by the store, and with a CRC where
+the store has one. Nothing is to be seen until the uploads are completed, metadata last of all; the manifest comes after
+the proof."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ from muster_agent.manifest.model import Manifest, manifest_id
 from muster_agent.protocol.copies import CopiedFile, CopyCursor, CopyOrder
 from muster_agent.reload.plan import Extent
 from muster_agent.reload.reader import Consumer
+from muster_agent.storage.s3_sent_sums import NAMES, SentSums, computable
 from muster_agent.storage.s3_writer import MAX_PARTS, S3Writer, Upload, etag_of_parts
 
 PART_BYTES = 16 * 1024 * 1024
@@ -32,6 +34,7 @@ _COMPLETERS = 8
 _METADATA = "metadata"
 _MOST_REFUSALS = 3
 """Each after several answers of its own kind, seconds apart."""
+_NOT_INSTALLED = "anycrc is not installed where the copy was made (pip install 'muster-agent[s3]'), so no CRC was sent"
 _LOOKS_SECONDS = (0.0, 0.5, 1.0, 2.0, 4.0)
 
 
@@ -46,6 +49,8 @@ class S3Target:
         self._bucket, self._prefix = bucket_and_prefix(order.target)
         self._lock = threading.Lock()
         self.block_bytes = PART_BYTES
+        self._algorithms = computable()
+        """Kinds of CRC that this store may have: the first upload tells."""
 
     # -- before --------------------------------------------------------------------------------------------------------
     def look(self, cursor: CopyCursor) -> None:
@@ -103,14 +108,16 @@ class S3Target:
         number = offset_bytes // self.block_bytes + 1
         with _storing(self._order.target):
             upload = self._upload(file)
-            md5, etag = self._store.put_part(self._bucket, upload, number, data)
+            sent = self._store.put_part(self._bucket, upload, number, data, file.checksum)
         with self._lock:
-            file.parts[str(number)] = [etag, md5]
+            file.parts[str(number)] = [sent.etag, sent.md5, *([str(sent.crc)] if file.checksum else [])]
 
     def _upload(self, file: CopiedFile) -> Upload:
         with self._lock:
             if not file.upload:
-                file.upload = self._store.begin(self._bucket, self._key(file))
+                begun = self._store.begin_summed(self._bucket, self._key(file), self._algorithms)
+                file.upload, file.checksum = begun
+                self._algorithms = (begun.algorithm,) if begun.algorithm else ()
             return Upload(self._key(file), file.upload)
 
     def pause(self) -> None:
@@ -141,8 +148,9 @@ class S3Target:
                 file.etag = self._store.write(self._bucket, key, b"", only_new=False).strip('"')
                 return
             etags = {int(number): part[0] for number, part in file.parts.items()}
+            sums = self._sums_of(file) if file.checksum else None
             try:
-                self._store.complete(self._bucket, Upload(key, file.upload), etags)
+                self._store.complete(self._bucket, Upload(key, file.upload), etags, sums)
             except FileNotFoundError:
                 pass  # an earlier attempt completed it, or somebody dropped it
             except OSError as error:
@@ -151,6 +159,8 @@ class S3Target:
                     raise
                 self._give_up(file, key, error)
             file.etag = self._completed(file, key)
+            if sums is not None:
+                file.sent_sum = f"{sums.algorithm}:{sums.whole_hex()}"
 
     def _give_up(self, file: CopiedFile, key: str, error: OSError) -> None:
         """A store whose gateway died amid a completion may answer with 500 to that upload for good. Returns where the
@@ -177,9 +187,57 @@ class S3Target:
 
     # -- proof ---------------------------------------------------------------------------------------------------------
     def checksum(self, cursor: CopyCursor) -> str:
-        """See `CopyTarget.checksum`. A store whose ETags are no MD5 sums (encrypted ones, say) does not tell."""
+        """See `CopyTarget.checksum`: the CRC that the store tells of each object, without reading it; else the MD5 sums
+        of the parts. A store whose ETags are no MD5 sums (encrypted ones, say) does not tell by those."""
+        found = self._kept_sums(cursor)
+        if found and not cursor.proof_note:
+            return f"{' and '.join(NAMES[one] for one in found)} of every object"
         is_told = all(one.etag == _expected_etag(one) for one in cursor.files)
         return "MD5 of every part" if is_told else ""
+
+    def _kept_sums(self, cursor: CopyCursor) -> list[str]:
+        """The kinds that the store keeps; why not, where it does not, is noted. Raises CopyTrouble `proof_failed`."""
+        files = [one for one in cursor.files if one.size_bytes]
+        if not all(one.checksum for one in files):
+            is_ours = not computable()
+            cursor.proof_note = (
+                _NOT_INSTALLED if is_ours else f"the store compares neither {' nor '.join(NAMES.values())}"
+            )
+            return []
+        with ThreadPoolExecutor(_COMPLETERS, "muster-sums") as pool, _storing(self._order.target):
+            told = list(pool.map(self._told_of, files))
+        self._require(cursor, [one for one, kept in zip(files, told, strict=True) if not self._is_as_sent(one, kept)])
+        untold = [one.path for one, kept in zip(files, told, strict=True) if not kept]
+        cursor.proof_note = f"the store took a CRC of {untold[0]} and does not tell it back" if untold else ""
+        return sorted({one.checksum for one in files})
+
+    def _told_of(self, file: CopiedFile) -> str | None:
+        """The store's CRC of the object; None where it is gone, or another one."""
+        try:
+            return self._store.kept_sum(self._bucket, self._key(file), file.etag, file.checksum)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ESTALE):
+                return None
+            raise
+
+    def _is_as_sent(self, file: CopiedFile, told: str | None) -> bool:
+        return told is not None and (not told or self._sums_of(file).agree(told))
+
+    def _require(self, cursor: CopyCursor, wrong: Sequence[CopiedFile]) -> None:
+        if not wrong:
+            return
+        for one in wrong:
+            one.lose()
+        cursor.is_closed = False
+        told = ", ".join(f"s3://{self._bucket}/{self._key(one)}" for one in wrong)
+        raise CopyTrouble("proof_failed", f"the store does not keep what was sent for {told}; it is made again")
+
+    def _sums_of(self, file: CopiedFile) -> SentSums:
+        block = self.block_bytes
+        numbers = sorted(map(int, file.parts))
+        sizes = [min(block, file.size_bytes - (number - 1) * block) for number in numbers]
+        crcs = [int(file.parts[str(number)][2]) for number in numbers]
+        return SentSums(file.checksum, tuple(zip(crcs, sizes, strict=True)))
 
     def read_back(
         self, extents: Sequence[Extent], files: Sequence[CopiedFile], consumer: Consumer, control: JobControl

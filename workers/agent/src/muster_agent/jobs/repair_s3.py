@@ -103,7 +103,7 @@ class S3Repair:
                 etag = self._store.copy_part(bucket, upload, number, begin, end, file.etag)
             else:
                 data = b"".join(good.chunk(file.path, index, check) for index in range(part.begin, part.end))
-                etag = self._store.put_part(bucket, upload, number, memoryview(data))[1]
+                etag = self._store.put_part(bucket, upload, number, memoryview(data)).etag
             file.parts[str(number)] = etag
 
     def settle(self, manifest: Manifest) -> Manifest:

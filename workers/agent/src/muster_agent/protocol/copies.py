@@ -37,7 +37,11 @@ class CopiedFile(msgspec.Struct, kw_only=True):
     upload: str = ""
     """A multipart upload that is under way."""
     parts: dict[str, list[str]] = msgspec.field(default_factory=dict)
-    """Its finished parts: number -> [ETag, MD5 that the store compared]."""
+    """Its finished parts: number -> [ETag, MD5 that the store compared, its CRC where the upload has one]."""
+    checksum: str = ""
+    """The kind of CRC that the store compares in that upload: `crc64nvme`, `crc32c` or none."""
+    sent_sum: str = ""
+    """That CRC of the whole object as it was sent, such as `crc64nvme:ae8b14860a799888`."""
     refusals: int = 0
     """How often the store was too busy to complete that upload."""
     etag: str = ""
@@ -46,7 +50,7 @@ class CopiedFile(msgspec.Struct, kw_only=True):
     def lose(self) -> None:
         """Nothing of it counts as copied any more."""
         self.copied_bytes = self.proven_bytes = self.refusals = 0
-        self.upload, self.etag, self.parts = "", "", {}
+        self.upload, self.etag, self.parts, self.checksum, self.sent_sum = "", "", {}, "", ""
         if not self.is_sealed:
             self.chunks, self.xxh3_128, self.tensors = "", "", []
 
@@ -68,6 +72,8 @@ class CopyCursor(msgspec.Struct, kw_only=True):
     """How long nothing more may be moved, so that the rate is kept over slices too."""
     proved_by: str = ""
     """`read_back`, or the check sum that the store compared."""
+    proof_note: str = ""
+    """Why it was not a better one."""
     source_mark: list[int] = msgspec.field(default_factory=list)
     target_mark: list[int] = msgspec.field(default_factory=list)
     """Device and inode of both tiers' roots: another root may be a missing mount."""

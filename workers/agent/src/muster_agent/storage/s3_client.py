@@ -27,8 +27,12 @@ FIRST_WAIT_SECONDS = 0.2
 """Doubled after each attempt; all together about six seconds."""
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 _PASSING_CODES = frozenset({"SlowDown", "RequestTimeout", "Throttling", "ThrottlingException", "TooManyRequests"})
+_NOT_OFFERED_CODES = frozenset({"InvalidRequest", "InvalidArgument", "NotImplemented"})
+"""What stores answer to a header that they do not know."""
 _KEY_HINT = "check the credentials (AWS_ACCESS_KEY_ID and the like, or AWS_PROFILE), as the `aws` command uses them"
 _RIGHT_HINT = "let them list the bucket and read its objects (s3:ListBucket, s3:GetObject)"
+
+_ELSE = "somebody else wrote it meanwhile"
 
 _T = TypeVar("_T")
 
@@ -165,27 +169,29 @@ class S3Store:
         whole = head()
         return sums_of(whole, part) or (etag_of(whole, part) if or_etag else [])
 
-    def write(self, bucket: str, key: str, data: bytes, *, only_new: bool) -> str:
+    def write(self, bucket: str, key: str, data: bytes, *, only_new: bool, replaces: str = "") -> str:
         """See `ObjectStore.write`. The store compares the body with its MD5, which every store does, before it keeps
         it; newer check sums are refused by some, over TLS even by those that take them over HTTP."""
         md5 = hashlib.md5(data, usedforsecurity=False)
         asked: dict[str, Any] = {"Bucket": bucket, "Key": key, "Body": data}
         asked["ContentMD5"] = base64.b64encode(md5.digest()).decode()
-        if not only_new:
+        if not only_new and not replaces:
             return self._put(asked)
-        if self._at(bucket, key) is not None:
-            raise FileExistsError(errno.EEXIST, "somebody else wrote it meanwhile", key)
+        if only_new and self._at(bucket, key) is not None:
+            raise FileExistsError(errno.EEXIST, _ELSE, key)
         try:
-            return self._put({**asked, "IfNoneMatch": "*"})
+            return self._put({**asked, **({"IfNoneMatch": "*"} if only_new else {"IfMatch": replaces})})
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:
                 return self._put(asked)
-            seen = self._at(bucket, key) if error.errno == errno.ESTALE else None
+            seen = self._at(bucket, key) if error.errno in (errno.ESTALE, errno.ENOENT) else None
             if seen is None:
                 raise
         if seen.etag.strip('"') == md5.hexdigest():
             return seen.etag  # its own, where an answer was lost; equal to it in any case
-        raise FileExistsError(errno.EEXIST, "somebody else wrote it meanwhile", key)
+        if replaces and seen.etag == replaces:
+            return self._put(asked)  # Ceph 16 refuses the condition whatever its value
+        raise FileExistsError(errno.EEXIST, _ELSE, key)
 
     def _put(self, asked: dict[str, Any]) -> str:
         return self._tried(lambda: str(self._client.put_object(**asked)["ETag"]))
@@ -289,7 +295,7 @@ def _answered(response: Any) -> OSError:
         return FileNotFoundError(errno.ENOENT, f"the store does not have it ({code})")
     if code == "BadDigest":
         return OSError(errno.EAGAIN, "what the store received is not what was sent")
-    if status == 501:
+    if status == 501 or (status == 400 and code in _NOT_OFFERED_CODES):
         return OSError(errno.EOPNOTSUPP, f"the store does not offer it ({code})")
     if status in (409, 412, 416):
         return OSError(errno.ESTALE, "the object was written again after it was listed")

@@ -13,13 +13,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from muster_agent.formats.fast_crc import fast_crc
 from muster_agent.formats.recorded import RecordedSum
 
 MAX_PARTS = 1000
 """One request each; what has more is not compared."""
 _SLOW_BYTES = 16 * 1024 * 1024
-"""CRC-32C is computed in plain Python here, which for more takes too long."""
+"""Of CRC-32C in plain Python, where the compiled one is not installed: more takes too long."""
 _KNOWN = {
+    "ChecksumCRC64NVME": ("crc64nvme", 8),
     "ChecksumSHA256": ("sha256", 32),
     "ChecksumSHA1": ("sha1", 20),
     "ChecksumCRC32": ("crc32", 4),
@@ -84,6 +86,12 @@ def _sums_in(head: Head, begin: int, end: int, what: str) -> list[RecordedSum]:
             digest = base64.b64decode(str(head.get(name, "")), validate=True)
         except (binascii.Error, ValueError):
             continue
-        if len(digest) == length and end > begin and not (algorithm == "crc32c" and end - begin > _SLOW_BYTES):
+        if len(digest) == length and end > begin and _can_compute(algorithm, end - begin):
             return [RecordedSum(begin, end, algorithm, digest.hex(), what)]
     return []
+
+
+def _can_compute(algorithm: str, size_bytes: int) -> bool:
+    if algorithm not in ("crc64nvme", "crc32c") or fast_crc(algorithm) is not None:
+        return True
+    return algorithm == "crc32c" and size_bytes <= _SLOW_BYTES

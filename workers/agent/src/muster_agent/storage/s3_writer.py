@@ -1,16 +1,18 @@
 """Writing to an object store that speaks S3: uploads in parts, each compared with its MD5 by the store before it keeps
-it. Nothing of an upload is to be seen before it is completed."""
+it, and with a CRC where the store has one. Nothing of an upload is to be seen before it is completed."""
 
 from __future__ import annotations
 
 import base64
 import errno
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from muster_agent.formats.fast_crc import fast_crc
 from muster_agent.storage.s3_client import S3Store
+from muster_agent.storage.s3_sent_sums import SentSums, begin_fields, field, is_taken
 
 MIN_PART_BYTES = 5 * 1024 * 1024
 MAX_PARTS = 10_000
@@ -21,6 +23,22 @@ class Upload(NamedTuple):
 
     key: str
     upload_id: str
+
+
+class Begun(NamedTuple):
+    """A new upload; `algorithm` is the CRC that the store will compare, empty where it has none that was asked for."""
+
+    upload_id: str
+    algorithm: str
+
+
+class SentPart(NamedTuple):
+    """`md5` is what the store compared, `etag` what it gave, both hex where its ETags are MD5 sums; `crc` the value of
+    the upload's CRC, 0 where it has none."""
+
+    md5: str
+    etag: str
+    crc: int
 
 
 def etag_of_parts(etags: Mapping[int, str]) -> str:
@@ -39,22 +57,49 @@ class S3Writer(S3Store):
 
     def begin(self, bucket: str, key: str) -> str:
         """The id of a new upload."""
-        return str(self._tried(lambda: self._client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]))
+        return self.begin_summed(bucket, key, ()).upload_id
 
-    def put_part(self, bucket: str, upload: Upload, number: int, data: memoryview) -> tuple[str, str]:
-        """Send part `number` (from 1); gives the MD5 that the store compared, and the ETag that it gave, both hex where
-        its ETags are MD5 sums. Sending a part again replaces it."""
+    def begin_summed(self, bucket: str, key: str, algorithms: Sequence[str]) -> Begun:
+        """A new upload with the first of these kinds of CRC (`s3_sent_sums`) that the store says it will compare."""
+        unsummed = ""
+        for algorithm in (*algorithms, ""):
+            if unsummed and not algorithm:
+                break
+            try:
+                answer = self._begin(bucket, key, algorithm)
+            except OSError as error:
+                if not algorithm or error.errno != errno.EOPNOTSUPP:
+                    raise
+                continue
+            if unsummed:
+                self.abort(bucket, Upload(key, unsummed))
+            if not algorithm or is_taken(answer, algorithm):
+                return Begun(answer["UploadId"], algorithm)
+            unsummed = answer["UploadId"]
+        return Begun(unsummed, "")
+
+    def _begin(self, bucket: str, key: str, algorithm: str) -> dict[str, Any]:
+        asked = {"Bucket": bucket, "Key": key, **begin_fields(algorithm)}
+        return self._tried(lambda: dict(self._client.create_multipart_upload(**asked)))
+
+    def put_part(self, bucket: str, upload: Upload, number: int, data: memoryview, algorithm: str = "") -> SentPart:
+        """Send part `number` (from 1) with its MD5, and with the CRC that the upload has. Sending a part again replaces
+        it."""
         body = bytes(data)
         md5 = hashlib.md5(body, usedforsecurity=False)
-        asked = {
+        asked: dict[str, Any] = {
             "Bucket": bucket,
             "Key": upload.key,
             "UploadId": upload.upload_id,
             "PartNumber": number,
             "ContentMD5": base64.b64encode(md5.digest()).decode(),
         }
+        crc = fast_crc(algorithm)
+        value = 0 if crc is None else crc.of(memoryview(body))
+        if crc is not None:
+            asked[field(algorithm)] = crc.coded(value)
         etag = self._tried(lambda: str(self._client.upload_part(Body=body, **asked)["ETag"]))
-        return md5.hexdigest(), etag.strip('"')
+        return SentPart(md5.hexdigest(), etag.strip('"'), value)
 
     def copy_part(self, bucket: str, upload: Upload, number: int, begin: int, end: int, etag: str) -> str:
         """Have the store make part `number` of bytes [begin, end) of the object that has the upload's key now, which
@@ -71,10 +116,16 @@ class S3Writer(S3Store):
         made = self._tried(lambda: str(self._client.upload_part_copy(**asked)["CopyPartResult"]["ETag"]))
         return made.strip('"')
 
-    def complete(self, bucket: str, upload: Upload, etags: Mapping[int, str]) -> str:
-        """Make the object of its parts; its ETag. FileNotFoundError where there is no such upload (any more)."""
-        parts = [{"PartNumber": number, "ETag": f'"{etags[number]}"'} for number in sorted(etags)]
+    def complete(self, bucket: str, upload: Upload, etags: Mapping[int, str], sums: SentSums | None = None) -> str:
+        """Make the object of its parts; its ETag. `sums`: of the same parts, where the upload has a CRC. Raises
+        FileNotFoundError where there is no such upload (any more)."""
+        parts = [
+            {"PartNumber": number, "ETag": f'"{etags[number]}"', **(sums.part_fields(index) if sums else {})}
+            for index, number in enumerate(sorted(etags))
+        ]
         asked = {"Bucket": bucket, "Key": upload.key, "UploadId": upload.upload_id, "MultipartUpload": {"Parts": parts}}
+        if sums is not None:
+            asked |= sums.whole_fields()
         answer = self._tried(lambda: str(self._client.complete_multipart_upload(**asked).get("ETag", "")))
         return answer.strip('"')
 
@@ -104,6 +155,26 @@ class S3Writer(S3Store):
         except FileNotFoundError:
             return None
         return int(seen["ContentLength"]), str(seen.get("ETag", "")).strip('"')
+
+    def kept_sum(self, bucket: str, key: str, etag: str, algorithm: str) -> str:
+        """The store's CRC of the object with that ETag, as it tells it: base64, with `-N` behind it where it is made of
+        N parts' sums; empty where it tells none. Nothing is read. Raises OSError: ENOENT where the object is gone,
+        ESTALE where it is another one now."""
+        asked = {"Bucket": bucket, "Key": key, "IfMatch": f'"{etag}"', "ChecksumMode": "ENABLED"}
+        head = self._tried(lambda: self._client.head_object(**asked))
+        return str(head.get(field(algorithm)) or "") or self._attributes(bucket, key, algorithm)
+
+    def _attributes(self, bucket: str, key: str, algorithm: str) -> str:
+        """For stores that tell it there only. Not every store, and not every user of one, may ask."""
+        asked = {"Bucket": bucket, "Key": key, "ObjectAttributes": ["Checksum", "ObjectParts"]}
+        try:
+            told = self._tried(lambda: self._client.get_object_attributes(**asked))
+        except OSError:
+            return ""
+        kept = str(told.get("Checksum", {}).get(field(algorithm)) or "")
+        count = told.get("ObjectParts", {}).get("TotalPartsCount")
+        is_composite = told.get("Checksum", {}).get("ChecksumType") == "COMPOSITE" and count
+        return f"{kept}-{count}" if kept and is_composite and "-" not in kept else kept
 
     def restore(self, bucket: str, key: str, days: int) -> None:
         """Have an archived object brought back for so many days; one that is on its way already is fine."""

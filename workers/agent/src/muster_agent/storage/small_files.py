@@ -124,14 +124,15 @@ class BucketFiles:
 
     def replace(self, path: str, data: bytes, *, mode_like: str) -> None:
         bucket, key = _key_of(path)
-        known = self._read.get(path)
+        known, there = self._read.get(path), ""
         if known is not None:
             seen = self._store.first(bucket, key)
+            there = known if seen is not None else ""
             if seen is not None and (seen.key, seen.etag) != (key, known):
                 raise FileExistsError(
                     errno.EEXIST, "somebody else wrote it meanwhile: look at it, then run again", path
                 )
-        self._read[path] = self._store.write(bucket, key, data, only_new=known is None)
+        self._read[path] = self._store.write(bucket, key, data, only_new=known is None, replaces=there)
 
 
 def _key_of(path: str) -> tuple[str, str]:
