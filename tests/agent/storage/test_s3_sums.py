@@ -173,10 +173,8 @@ def test_an_etag_never_stands_in_for_the_sums_of_the_format(server: S3Server, tm
     "head",
     [
         {"ContentLength": 9},
-        {"ContentLength": 9, "ChecksumCRC64NVME": "AAAAAAAAAAA="},
         {"ContentLength": 9, "ChecksumCRC32": "not base64"},
         {"ContentLength": 9, "ChecksumSHA256": coded(b"short")},
-        {"ContentLength": 17 << 20, "ChecksumCRC32C": coded(b"1234")},
         {"ContentLength": 9, "ChecksumType": "COMPOSITE", "PartsCount": 0},
         {"ContentLength": 9, "ChecksumType": "COMPOSITE", "PartsCount": MAX_PARTS + 1},
         {"ContentLength": 10, "ChecksumType": "COMPOSITE", "PartsCount": 3, "ChecksumCRC32": coded(b"1234")},
@@ -184,3 +182,16 @@ def test_an_etag_never_stands_in_for_the_sums_of_the_format(server: S3Server, tm
 )
 def test_what_is_not_known_or_does_not_add_up_is_not_compared(head: Head) -> None:
     assert sums_of(head, lambda _number: {**head, "ContentLength": 3}) == []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"ContentLength": 9, "ChecksumCRC64NVME": coded(b"12345678")},
+        {"ContentLength": 17 << 20, "ChecksumCRC32C": coded(b"1234")},
+    ],
+)
+def test_a_crc_is_only_compared_where_it_is_computed_fast_enough(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(sums_of(head, lambda _number: head)) == 1
+    monkeypatch.setattr("muster_agent.storage.s3_sums.fast_crc", lambda _algorithm: None)
+    assert sums_of(head, lambda _number: head) == []
