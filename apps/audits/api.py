@@ -33,8 +33,7 @@ from apps.core.etags import EDITABLE
 from apps.core.serializers import body_of
 from apps.fleet.access import scoped
 from apps.fleet.rest import ReadViewSet
-from apps.storage.api import visible_cluster
-from apps.storage.models import StorageTier
+from apps.storage.api import visible_cluster, visible_tier
 
 
 @extend_schema_view(
@@ -158,10 +157,7 @@ def _with_rows(request: Request, wanted: dict[str, Any]) -> dict[str, Any]:
     if wanted.get("run") is not None:
         wanted["run"] = find_run(request, wanted["run"])
     if wanted.get("tier") is not None:
-        tier = scoped(request, StorageTier.objects.all(), "cluster").filter(pk=wanted["tier"]).first()
-        if tier is None:
-            raise InvalidInput(f"There is no tier {wanted['tier']!r} that you may see.", pointer="/tier")
-        wanted["tier"] = tier
+        wanted["tier"] = visible_tier(request, wanted["tier"], "/tier")
     return wanted
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from django.db import models
 
 from apps.core.fields import IdField
+from apps.core.models import Sliced
 from apps.fleet.models import Agent
 from apps.storage.models import StorageTier
 
 
-class InventoryScan(models.Model):
+class InventoryScan(Sliced):
     """One look at one root of a tier, through an agent or, where `agent` is None, by the workers themselves."""
 
     class State(models.TextChoices):
@@ -59,9 +60,6 @@ class InventoryScan(models.Model):
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    next_attempt_at = models.DateTimeField(null=True)
-    lease_expires_at = models.DateTimeField(null=True)
-    """Until then one worker lists or takes the listing in, and others keep out."""
 
     class Meta:
         constraints = [

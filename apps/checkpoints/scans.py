@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
-from django.db.models import Max, Q
+from django.db.models import Max
 from django.utils import timezone
 from muster_agent.protocol.wire import InventoryBody, InventoryParams, TaskKind
 
 from apps.accounts.services import log_activity
 from apps.checkpoints.models import InventoryScan
 from apps.checkpoints.scan_results import take_in
+from apps.core import slices
 from apps.core.dispatch import enqueue, wake_owner
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.models import Transition
@@ -173,10 +174,8 @@ def _note_progress(scan: InventoryScan, task: AgentTask) -> None:
 
 def lease(scan: InventoryScan) -> bool:
     """Keep other workers out for a while; False when one is at it."""
-    now = timezone.now()
-    until = now + timedelta(seconds=settings.SCAN_LEASE_SECONDS)
-    free = InventoryScan.objects.filter(Q(lease_expires_at=None) | Q(lease_expires_at__lte=now), pk=scan.pk)
-    return free.filter(state__in=UNFINISHED).update(lease_expires_at=until, next_attempt_at=until) == 1
+    seconds = timedelta(seconds=settings.SCAN_LEASE_SECONDS)
+    return slices.take_lease(scan, lease=seconds, state__in=UNFINISHED)
 
 
 def _take_result(scan: InventoryScan, task: AgentTask) -> None:

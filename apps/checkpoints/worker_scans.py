@@ -19,7 +19,7 @@ from django.utils import timezone
 from muster_agent.formats.object_store import ObjectStore
 from muster_agent.formats.places import is_bucket
 from muster_agent.formats.walk import RootUnreadable
-from muster_agent.jobs.control import Cancelled, JobControl
+from muster_agent.jobs.control import Cancelled
 from muster_agent.jobs.inventory import run_inventory
 from muster_agent.protocol.wire import InventoryBody, InventoryParams
 from muster_agent.storage.s3_client import S3Unavailable, connect_at
@@ -30,6 +30,7 @@ from apps.checkpoints.scan_memory import remembered
 from apps.checkpoints.scan_progress import COUNTS, counted
 from apps.checkpoints.scan_results import take_in
 from apps.checkpoints.standing import ROOT_UNREADABLE
+from apps.core import slices
 from apps.core.dispatch import enqueue
 from apps.core.transitions import transition
 from apps.core.wakeups import announce
@@ -49,20 +50,15 @@ _TOO_SLOW = (
 )
 
 
-class SliceEnded(Cancelled):
-    """The slice's time is over; the scan is not."""
-
-
-class SliceControl(JobControl):
-    """Ends the work when the slice is over or the scan was cancelled, and notes its progress in the row. A listing may
-    read in forks of this process, which must not touch the database's connection: they note nothing."""
+class SliceControl(slices.StepControl):
+    """Ends the work when the slice is over, or the scan was cancelled or taken over, and notes its progress in the row.
+    A listing may read in forks of this process, which must not touch the database's connection: they note nothing."""
 
     def __init__(self, scan: InventoryScan, monotonic: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(self._moved, tell=self._told)
-        self._scan_id = scan.pk
+        super().__init__(settings.SCAN_SLICE_SECONDS, monotonic, progress=self._moved, tell=self._told)
+        self._scan_id, self._lease_token = scan.pk, scan.lease_token
         self._process_id = os.getpid()
-        self._monotonic = monotonic
-        self._began_at = self._noted_at = monotonic()
+        self._noted_at = self._began_at
         self._latest = dict(scan.progress)
 
     def check(self) -> None:
@@ -71,12 +67,6 @@ class SliceControl(JobControl):
             self._noted_at = now
             self._note_progress()
         super().check()
-        if self.elapsed_seconds > settings.SCAN_SLICE_SECONDS:
-            raise SliceEnded("the slice's time is over")
-
-    @property
-    def elapsed_seconds(self) -> float:
-        return self._monotonic() - self._began_at
 
     def note(self, text: str) -> None:
         self._latest["note"] = text[:500]
@@ -88,8 +78,8 @@ class SliceControl(JobControl):
         self._latest |= {name: counts[name] for name in COUNTS if name in counts}
 
     def _note_progress(self) -> None:
-        mine = InventoryScan.objects.filter(pk=self._scan_id, state=InventoryScan.State.RUNNING)
-        if not mine.update(progress=self._latest):
+        mine = InventoryScan.objects.filter(pk=self._scan_id, lease_token=self._lease_token)
+        if not mine.filter(state=InventoryScan.State.RUNNING).update(progress=self._latest):
             self.cancel()
         announce(f"scan:{self._scan_id}")
 
@@ -137,7 +127,7 @@ def _list(scan: InventoryScan, listed_at: datetime) -> None:
         with remembered(scan.tier) as memory:
             params, store = InventoryParams(root=scan.root), _store(scan)
             body = run_inventory(params, control, cache_file=memory.file, store=store, note=control.note)
-    except SliceEnded:
+    except slices.StepEnded:
         _go_on(scan, has_grown=memory.has_grown)
     except Cancelled:
         log.info("scan %s was cancelled", scan.pk)
@@ -166,7 +156,8 @@ def _go_on(scan: InventoryScan, *, has_grown: bool) -> None:
     told: dict[str, Any] = fresh.values_list("progress", flat=True).first() or {}
     if has_grown:
         told["idle_slices"] = 0
-    fresh.update(progress=told, lease_expires_at=None, next_attempt_at=timezone.now())
+    fresh.update(progress=told)
+    slices.give_lease_back(scan, again=True)
     enqueue(scans.SLICE, scan_id=scan.pk)
 
 

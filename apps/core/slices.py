@@ -33,15 +33,21 @@ class StepEnded(Cancelled):
 
 
 class StepControl(JobControl):
-    """Ends a step of the work when its time is over."""
+    """Ends a step of the work when its time is over. `outward`: `progress` and `tell` of `JobControl`."""
 
-    def __init__(self, seconds: float = STEP_SECONDS, monotonic: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._ends_at, self._monotonic = monotonic() + seconds, monotonic
+    def __init__(
+        self, seconds: float = STEP_SECONDS, monotonic: Callable[[], float] = time.monotonic, **outward: Any
+    ) -> None:
+        super().__init__(**outward)
+        self._seconds, self._monotonic, self._began_at = seconds, monotonic, monotonic()
+
+    @property
+    def elapsed_seconds(self) -> float:
+        return self._monotonic() - self._began_at
 
     def check(self) -> None:
         super().check()
-        if self._monotonic() > self._ends_at:
+        if self.elapsed_seconds > self._seconds:
             raise StepEnded("the step's time is over")
 
 

@@ -13,10 +13,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.models import Role
-from apps.core.errors import NotFound
+from apps.core.errors import InvalidInput, NotFound
 from apps.core.etags import EDITABLE
 from apps.core.serializers import body_of
-from apps.fleet.access import visible_clusters
+from apps.fleet.access import scoped, visible_clusters
 from apps.fleet.models import Cluster
 from apps.fleet.rest import ReadViewSet, ScopedViewSet
 from apps.storage import ceilings, services
@@ -37,6 +37,14 @@ def visible_cluster(request: Request, name_or_id: str) -> Cluster:
     if cluster is None:
         raise NotFound(f"There is no cluster {name_or_id!r} that you may see.", pointer="/cluster")
     return cluster
+
+
+def visible_tier(request: Request, pk: str, pointer: str) -> StorageTier:
+    """The tier of that id, its cluster with it. Raises InvalidInput for one that is not there or not to be seen."""
+    tier = scoped(request, StorageTier.objects.select_related("cluster"), "cluster").filter(pk=pk).first()
+    if tier is None:
+        raise InvalidInput(f"There is no tier {pk!r} that you may see.", pointer=pointer)
+    return tier
 
 
 @extend_schema_view(

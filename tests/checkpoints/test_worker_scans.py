@@ -18,11 +18,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from muster_agent.formats import scan_progress as scan_progress_of_job
 from muster_agent.formats import scan_reading
+from muster_agent.jobs.control import Cancelled
 from rest import caller
 
 from apps.accounts.models import Role
 from apps.checkpoints import rescans, scans, worker_scans
 from apps.checkpoints.models import InventoryScan, Placement, ScanMemory
+from apps.core import slices
 from apps.core.errors import InvalidInput
 from apps.fleet.models import AgentTask
 from apps.storage import services
@@ -108,6 +110,20 @@ def test_a_lease_keeps_a_second_worker_out_and_a_dead_one_is_followed(tier: Stor
     assert scan.state == "finished"
 
 
+def test_a_slice_whose_lease_another_worker_took_over_stops(tier: StorageTier) -> None:
+    scan = scans.request_scan(tier=tier, actor="olga")
+    InventoryScan.objects.update(state="running")
+    assert scans.lease(scan)
+    control = worker_scans.SliceControl(scan)
+    control._note_progress()
+    control.check()
+    InventoryScan.objects.update(lease_expires_at=None)
+    assert scans.lease(InventoryScan.objects.get())
+    control._note_progress()
+    with pytest.raises(Cancelled):
+        control.check()
+
+
 def test_the_sweeper_wakes_a_slice_whose_message_was_lost(tier: StorageTier, monkeypatch: Any) -> None:
     scan = scans.request_scan(tier=tier, actor="olga")
     sent: list[tuple[str, Any]] = []
@@ -119,16 +135,14 @@ def test_the_sweeper_wakes_a_slice_whose_message_was_lost(tier: StorageTier, mon
 def test_a_slice_that_ends_keeps_what_it_read_and_the_next_goes_on(
     tier: StorageTier, monkeypatch: Any, settings: Any
 ) -> None:
-    settings.SCAN_SLICE_SECONDS = -1.0  # over at the first look after something was read
     woken: list[str] = []
     monkeypatch.setattr(worker_scans, "enqueue", lambda name, **_kwargs: woken.append(name))
     real = worker_scans.run_inventory
 
     def stopped_after_reading(*args: Any, **kwargs: Any) -> Any:
-        settings.SCAN_SLICE_SECONDS = 1e9
         real(*args, **kwargs)
         settings.SCAN_SLICE_SECONDS = -1.0
-        args[1].check()
+        worker_scans.SliceControl(scan).check()
 
     scan = scans.request_scan(tier=tier, actor="olga")
     with monkeypatch.context() as patch:
@@ -145,7 +159,7 @@ def test_a_slice_that_ends_keeps_what_it_read_and_the_next_goes_on(
 
 def test_slices_that_bring_nothing_new_end_the_scan_with_advice(tier: StorageTier, monkeypatch: Any) -> None:
     def stuck(*_args: Any, **_kwargs: Any) -> Any:
-        raise worker_scans.SliceEnded
+        raise slices.StepEnded
 
     monkeypatch.setattr(worker_scans, "run_inventory", stuck)
     scan = scans.request_scan(tier=tier, actor="olga")
