@@ -205,6 +205,11 @@ class Repair(Sliced):
     def __str__(self) -> str:
         return f"repair of {self.placement_id}"
 
+    @property
+    def is_proven(self) -> bool:
+        """Every byte of the copy was read again afterwards, and is as it was sealed: nothing else ends as `done`."""
+        return self.state == self.State.DONE
+
 
 class StaleCheck(models.Model):
     """Whether one sealed step holds the trained state of another step of its run; "not decidable" where tensors are not

@@ -181,15 +181,20 @@ class RepairSerializer(serializers.ModelSerializer[Repair]):
     run_name = serializers.CharField(source="placement.checkpoint.run.name")
     step = serializers.IntegerField(source="placement.checkpoint.step")
     path = serializers.CharField(source="placement.path")
+    tier_name = serializers.CharField(source="placement.tier.name")
     source_path = serializers.CharField(source="source.path", default=None, allow_null=True)
+    source_tier_name = serializers.CharField(source="source.tier.name", default=None, allow_null=True)
     state = serializers.CharField(help_text=", ".join(Repair.State.values))
+    verified_after = serializers.BooleanField(
+        source="is_proven", help_text="Every byte of the copy was read again afterwards and is as it was sealed."
+    )
 
     class Meta:
         model = Repair
         fields = [
-            "id", "placement", "checkpoint", "run_name", "step", "path", "source", "source_path", "audit", "manifest",
-            "state", "problem", "problem_code", "attempts", "file_count", "chunk_count", "read_bytes", "written_bytes",
-            "requested_by", "created_at", "started_at", "finished_at", "next_attempt_at",
+            "id", "placement", "checkpoint", "run_name", "step", "path", "tier_name", "source", "source_path",
+            "source_tier_name", "audit", "manifest", "state", "problem", "problem_code", "attempts", "file_count",
+            "chunk_count", "read_bytes", "written_bytes", "verified_after", "requested_by", "created_at", "started_at", "finished_at", "next_attempt_at",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -28,11 +28,17 @@ class MoveForm(forms.Form):
         label="Proven by",
         help_text="The store's checksum counts only in buckets; else the copy is read back.",
     )
+    where = forms.ChoiceField(
+        choices=RetentionPolicy.Where.choices,
+        initial=RetentionPolicy.Where.AS_REACHED,
+        label="Moved by",
+        help_text="Agents read and write on their own node, below their --copy-root.",
+    )
     max_mb_per_second = forms.IntegerField(
         required=False, min_value=1, label="Cap, MB/s", help_text="Empty: only the tiers' own limits."
     )
 
-    field_order = ("kind", "tier", "proof", "max_mb_per_second")
+    field_order = ("kind", "tier", "proof", "where", "max_mb_per_second")
 
     def __init__(self, *args: Any, tiers: Sequence[StorageTier], source: StorageTier, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -48,7 +54,7 @@ class MoveForm(forms.Form):
         given = self.cleaned_data
         cap = given["max_mb_per_second"]
         wishes = {"kind": given["kind"], "target_tier": self._tiers.get(given["tier"]), "proof": given["proof"]}
-        return {**wishes, "max_bytes_per_second": cap * 1_000_000 if cap else None}
+        return {**wishes, "where": given["where"], "max_bytes_per_second": cap * 1_000_000 if cap else None}
 
 
 def _speed(tier: StorageTier, source: StorageTier) -> str:

@@ -15,12 +15,12 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("What stays on the fast tier", ("keep_newest", "move_after_days", "high_water_percent", "low_water_percent")),
     ("What is kept below", ("keep_every_steps", "expire_after_days", "optimizer_newest", "exempt_labels")),
     ("When it runs", ("cron", "time_zone", "on_complete")),
-    ("How it moves", ("proof", "max_mb_per_second")),
+    ("How it moves", ("proof", "where", "max_mb_per_second")),
 )
 _RATIOS = {"high_water_percent": "high_water_ratio", "low_water_percent": "low_water_ratio"}
 _PLAIN = (
     "name", "enabled", "keep_newest", "move_after_days", "keep_every_steps", "expire_after_days", "optimizer_newest",
-    "cron", "time_zone", "on_complete", "proof",
+    "cron", "time_zone", "on_complete", "proof", "where",
 )  # fmt: skip
 
 
@@ -59,6 +59,9 @@ class PolicyForm(forms.Form):
         required=False, label="New checkpoints", help_text="Run after each new complete checkpoint"
     )
     proof = forms.ChoiceField(choices=RetentionPolicy.Proof.choices, label="Proof of a copy")
+    where = forms.ChoiceField(
+        choices=RetentionPolicy.Where.choices, label="Moved by", help_text="Agents read and write on their own node."
+    )
     max_mb_per_second = forms.IntegerField(
         required=False, min_value=1, label="Cap, MB/s", help_text="Of each transfer. Empty: only the tiers' limits."
     )

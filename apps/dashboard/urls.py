@@ -117,6 +117,7 @@ urlpatterns = [
     path("audits/<str:audit_id>/live/", audits.audit_live, name="audit-live"),
     path("audits/<str:audit_id>/cancel/", audits.audit_cancel, name="audit-cancel"),
     path("checkpoints/<str:checkpoint_id>/repair/", repairs.repair_start, name="repair-start"),
+    path("repairs/", repairs.repair_list, name="repairs"),
     path("repairs/<str:repair_id>/", repairs.repair_detail, name="repair"),
     path("repairs/<str:repair_id>/live/", repairs.repair_live, name="repair-live"),
     path("repairs/<str:repair_id>/cancel/", repairs.repair_cancel, name="repair-cancel"),

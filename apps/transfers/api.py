@@ -20,7 +20,7 @@ from apps.core.etags import EDITABLE
 from apps.core.serializers import body_of
 from apps.fleet.access import scoped
 from apps.fleet.rest import ReadViewSet, ScopedViewSet
-from apps.storage.api import visible_cluster
+from apps.storage.api import visible_cluster, visible_tier
 from apps.storage.models import StorageTier
 from apps.transfers import marks, planning, policies, rate_limits, selectors, services
 from apps.transfers.filters import PolicyFilter, TransferFilter
@@ -39,13 +39,6 @@ from apps.transfers.serializers import (
     TransferSerializer,
     UpdatePolicySerializer,
 )
-
-
-def _tier(request: Request, pk: str, pointer: str) -> StorageTier:
-    tier = scoped(request, StorageTier.objects.select_related("cluster"), "cluster").filter(pk=pk).first()
-    if tier is None:
-        raise InvalidInput(f"There is no tier {pk!r} that you may see.", pointer=pointer)
-    return tier
 
 
 @extend_schema_view(
@@ -126,7 +119,7 @@ class PolicyViewSet(ReadViewSet):
     def _with_tiers(self, request: Request, wanted: dict[str, Any]) -> dict[str, Any]:
         for field in ("hot_tier", "cold_tier"):
             if wanted.get(field) is not None:
-                wanted[field] = _tier(request, wanted[field], f"/{field}")
+                wanted[field] = visible_tier(request, wanted[field], f"/{field}")
         return wanted
 
 
@@ -170,7 +163,7 @@ class TransferViewSet(ReadViewSet):
         transfer = services.request_transfer(
             placement=placement,
             kind=wanted.pop("kind"),
-            target_tier=None if tier is None else _tier(request, tier, "/tier"),
+            target_tier=None if tier is None else visible_tier(request, tier, "/tier"),
             actor=self.actor,
             **wanted,
         )

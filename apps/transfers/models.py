@@ -46,6 +46,11 @@ class RetentionPolicy(models.Model):
         CHECKSUM = "checksum", "The store's checksum"
         READ_BACK = "read_back", "Reading it back"
 
+    class Where(models.TextChoices):
+        AS_REACHED = "as_reached", "Workers where they reach it, else an agent"
+        AGENTS = "agents", "Agents"
+        WORKERS = "workers", "Workers"
+
     id = IdField(prefix="pol")
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="retention_policies")
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, null=True, related_name="retention_policies")
@@ -62,6 +67,8 @@ class RetentionPolicy(models.Model):
     low_water_ratio = models.FloatField(null=True)
     optimizer_newest = models.PositiveIntegerField(null=True)
     proof = models.CharField(max_length=16, choices=Proof, default=Proof.READ_BACK)
+    where = models.CharField(max_length=16, choices=Where, default=Where.AS_REACHED)
+    """Who moves the bytes of its transfers."""
     max_bytes_per_second = models.BigIntegerField(null=True)
     """Of each of its transfers; a tier's own limits hold beside it."""
     plan_only = models.BooleanField(default=True)

@@ -109,6 +109,7 @@ def _request(
             kind=_KINDS[line.action],
             target_tier=tier,
             proof=policy.proof,
+            where=policy.where,
             without_optimizer=line.without_optimizer,
             max_bytes_per_second=policy.max_bytes_per_second,
             reasons=line.reasons,

@@ -22,7 +22,7 @@ CHANGEABLE = frozenset(
     {
         "name", "hot_tier", "cold_tier", "keep_newest", "keep_every_steps", "exempt_labels", "move_after_days",
         "expire_after_days", "high_water_ratio", "low_water_ratio", "optimizer_newest", "proof",
-        "max_bytes_per_second", "plan_only", "enabled", "cron", "time_zone", "on_complete",
+        "where", "max_bytes_per_second", "plan_only", "enabled", "cron", "time_zone", "on_complete",
     }
 )  # fmt: skip
 _SCHEDULE = frozenset({"cron", "time_zone", "enabled"})
@@ -122,6 +122,8 @@ def _check(policy: RetentionPolicy) -> None:
     _check_marks(policy)
     if policy.proof not in RetentionPolicy.Proof.values:
         raise InvalidInput(f"Use one of {', '.join(RetentionPolicy.Proof.values)}.", pointer="/proof")
+    if policy.where not in RetentionPolicy.Where.values:
+        raise InvalidInput(f"Use one of {', '.join(RetentionPolicy.Where.values)}.", pointer="/where")
     if len(policy.cron) > 100 or len(policy.time_zone) > 64:
         raise InvalidInput("A schedule has at most 100 characters, a time zone 64.", pointer="/cron")
     labels = policy.exempt_labels

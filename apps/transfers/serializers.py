@@ -27,6 +27,7 @@ class PolicySerializer(serializers.ModelSerializer[RetentionPolicy]):
     cold_tier_name = serializers.CharField(source="cold_tier.name", default=None, allow_null=True)
     exempt_labels = serializers.ListField(child=serializers.CharField())
     proof = serializers.CharField(help_text=", ".join(RetentionPolicy.Proof.values))
+    where = serializers.CharField(help_text=f"Who moves the bytes: {', '.join(RetentionPolicy.Where.values)}")
 
     class Meta:
         model = RetentionPolicy
@@ -34,7 +35,7 @@ class PolicySerializer(serializers.ModelSerializer[RetentionPolicy]):
             "id", "cluster", "cluster_name", "run", "run_name", "name", "hot_tier", "hot_tier_name", "cold_tier",
             "cold_tier_name", "keep_newest", "keep_every_steps", "exempt_labels", "move_after_days",
             "expire_after_days", "high_water_ratio", "low_water_ratio", "optimizer_newest", "proof",
-            "max_bytes_per_second", "plan_only", "enabled", "cron", "time_zone", "on_complete", "next_at",
+            "where", "max_bytes_per_second", "plan_only", "enabled", "cron", "time_zone", "on_complete", "next_at",
             "created_by", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
@@ -53,6 +54,9 @@ class UpdatePolicySerializer(StrictSerializer):
     low_water_ratio = serializers.FloatField(**_DAYS)
     optimizer_newest = WholeNumberField(max_value=2**31 - 1, **_COUNT)
     proof = serializers.ChoiceField(choices=RetentionPolicy.Proof.choices, required=False)
+    where = serializers.ChoiceField(
+        choices=RetentionPolicy.Where.choices, required=False, help_text="Who moves the bytes."
+    )
     max_bytes_per_second = WholeNumberField(max_value=_MAX_RATE, **_COUNT)
     plan_only = serializers.BooleanField(required=False, help_text="False lets it act.")
     enabled = serializers.BooleanField(required=False)
@@ -172,6 +176,9 @@ class CreateTransferSerializer(StrictSerializer):
         max_length=40, required=False, allow_null=True, help_text="Where to; absent for `retire`."
     )
     proof = serializers.ChoiceField(choices=RetentionPolicy.Proof.choices, required=False)
+    where = serializers.ChoiceField(
+        choices=RetentionPolicy.Where.choices, required=False, help_text="Who moves the bytes."
+    )
     max_bytes_per_second = WholeNumberField(max_value=_MAX_RATE, **_COUNT)
 
 

@@ -33,9 +33,11 @@ _BROUGHT_BACK = (Transfer.Kind.COPY, Transfer.Kind.STAGE)
 
 
 class Wishes(TypedDict, total=False):
-    """How a transfer is to be made. `proof`: by the store's checksum or by reading back; None: no limit of its own."""
+    """How a transfer is to be made. `proof`: by the store's checksum or by reading back; `where`: who moves the bytes
+    (`RetentionPolicy.Where`); None: no limit of its own."""
 
     proof: str
+    where: str
     without_optimizer: bool
     max_bytes_per_second: int | None
 
@@ -57,6 +59,7 @@ def request_transfer(
     the placement or the place, or neither the workers nor an agent reach both.
     """
     _check_wishes(wishes)
+    where = wishes.pop("where", RetentionPolicy.Where.AS_REACHED)
     target_path = _check(placement, kind, target_tier)
     transfer = Transfer(
         cluster=placement.tier.cluster,
@@ -74,7 +77,7 @@ def request_transfer(
         created_at=timezone.now(),
         next_attempt_at=timezone.now(),
     )
-    transfer.agent = _mover(transfer)
+    transfer.agent = _mover(transfer, where)
     _insert(transfer)
     record("transfer", transfer.pk, old="", new=transfer.state, actor=actor)
     log_activity(
@@ -101,6 +104,8 @@ def _insert(transfer: Transfer) -> None:
 def _check_wishes(wishes: Wishes) -> None:
     if wishes.get("proof", RetentionPolicy.Proof.READ_BACK) not in RetentionPolicy.Proof.values:
         raise InvalidInput(f"Use one of {', '.join(RetentionPolicy.Proof.values)}.", pointer="/proof")
+    if wishes.get("where", RetentionPolicy.Where.AS_REACHED) not in RetentionPolicy.Where.values:
+        raise InvalidInput(f"Use one of {', '.join(RetentionPolicy.Where.values)}.", pointer="/where")
     rate = wishes.get("max_bytes_per_second")
     if rate is not None and rate < 1:
         raise InvalidInput("Use a whole number of at least 1, or null.", pointer="/max_bytes_per_second")
@@ -156,18 +161,29 @@ def target_path_of(placement: Placement, tier: StorageTier) -> str:
     return posixpath.join(tier.uri, inside, name)
 
 
-def _mover(transfer: Transfer) -> Agent | None:
-    """None: the workers do it. Raises Conflict where nobody can."""
+_NOBODY = {
+    RetentionPolicy.Where.AS_REACHED: "Nobody reaches",
+    RetentionPolicy.Where.WORKERS: "The workers, who were asked for, do not reach",
+    RetentionPolicy.Where.AGENTS: "No agent that is online, as was asked for, reaches",
+}
+_WORKERS_CURE = "put them below MUSTER_WORKER_ROOTS"
+_AGENT_CURE = "have an agent online that may copy there (`muster agent join --copy-root`)"
+_CURES = {
+    RetentionPolicy.Where.AS_REACHED: f"{_WORKERS_CURE}, or {_AGENT_CURE}",
+    RetentionPolicy.Where.WORKERS: f"{_WORKERS_CURE}, or ask for agents",
+    RetentionPolicy.Where.AGENTS: f"{_AGENT_CURE}, or ask for the workers",
+}
+
+
+def _mover(transfer: Transfer, where: str) -> Agent | None:
+    """None: the workers do it. Raises Conflict where nobody can who may."""
+    asked = RetentionPolicy.Where(where)
     paths = [path for path in (transfer.source.path, transfer.target_path) if path]
-    if workers_reach(*paths):
+    if asked != asked.AGENTS and workers_reach(*paths):
         return None
-    agent = agent_for(transfer)
+    agent = None if asked == asked.WORKERS else agent_for(transfer)
     if agent is None:
-        raise Conflict(
-            f"Nobody reaches {' and '.join(paths)}: put them below MUSTER_WORKER_ROOTS, or have an agent online that "
-            "may copy there (`muster agent join --copy-root`).",
-            code="out_of_reach",
-        )
+        raise Conflict(f"{_NOBODY[asked]} {' and '.join(paths)}: {_CURES[asked]}.", code="out_of_reach")
     return agent
 
 

@@ -81,6 +81,7 @@ PAGES = [
     "audit-running",
     "audit-sampled",
     "audit-print",
+    "repairs",
     "repair",
     "repair-start",
     "audit-policies",

@@ -326,6 +326,7 @@ def pages_of(scene: Scene) -> dict[str, str]:
         "audit-running": f"/audits/{scene.running_audit.pk}/",
         "audit-sampled": f"/audits/{scene.sampled_audit.pk}/",
         "audit-print": f"/audits/{scene.sampled_audit.pk}/print/",
+        "repairs": "/repairs/",
         "repair": f"/repairs/{scene.repair.pk}/",
         "repair-start": f"/checkpoints/{scene.damaged.checkpoint_id}/repair/?placement={scene.damaged.pk}",
         "audit-policies": "/audits/policies/",

@@ -69,6 +69,7 @@ def actions_of(scene: Scene) -> dict[str, tuple[str, dict[str, str]]]:
                 "keep_newest": "4",
                 "time_zone": "UTC",
                 "proof": "read_back",
+                "where": "as_reached",
             },
         ),
         "policy-act": (f"/policies/{scene.policy.pk}/act/", {"plan_only": "0"}),

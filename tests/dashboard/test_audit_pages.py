@@ -8,8 +8,11 @@ from typing import Any
 
 from dashboard.scene import Scene
 from django.test import Client
+from django.utils import timezone
+from rest import caller
 
-from apps.audits.models import AuditPolicy
+from apps.accounts.models import Role
+from apps.audits.models import AuditPolicy, Repair
 
 SignIn = Callable[[str], Client]
 
@@ -70,6 +73,21 @@ def test_the_audits_of_a_policy_and_of_a_round_are_listed(scene: Scene, signed_i
     for query in (f"policy={scene.audit_policy.pk}", f"round={scene.sampled_audit.round_id}"):
         html = client.get(f"/audits/?{query}").content.decode()
         assert scene.sampled_audit.pk in html and scene.audit.pk not in html
+
+
+def test_the_list_of_repairs_says_who_had_what_rewritten_from_where_and_whether_it_was_proven(
+    scene: Scene, signed_in: SignIn
+) -> None:
+    client = signed_in("viewer")
+    html = client.get("/repairs/").content.decode()
+    assert scene.repair.pk in html and "not yet" in html and "olga" in html and "8 MiB" in html
+    assert scene.good.tier.name in html and "every byte, as sealed" not in html
+    Repair.objects.update(state="done", finished_at=timezone.now())
+    assert "every byte, as sealed" in client.get("/repairs/?state=done").content.decode()
+    assert "No repair matches" in client.get("/repairs/?state=failed").content.decode()
+    row = caller(Role.VIEWER).get("repairs/").json()["results"][0]
+    assert row["verified_after"] is True and row["source_tier_name"] == scene.good.tier.name
+    assert row["tier_name"] == scene.damaged.tier.name
 
 
 def test_a_repair_is_shown_and_its_start_says_why_it_cannot_be_made(scene: Scene, signed_in: SignIn) -> None:

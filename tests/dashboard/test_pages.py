@@ -69,6 +69,7 @@ def test_rows_of_a_cluster_out_of_sight_do_not_exist(scene: Scene, signed_in: Si
         "nodes",
         "tiers",
         "audits",
+        "repairs",
         "alerts",
         "readiness",
         "readiness-wall",

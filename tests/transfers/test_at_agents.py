@@ -20,10 +20,10 @@ from muster_agent.tasks.roots import Roots
 
 from apps.checkpoints import placements
 from apps.checkpoints.models import InventoryScan, Placement
-from apps.core.errors import Conflict
+from apps.core.errors import Conflict, InvalidInput
 from apps.fleet import tasks
 from apps.fleet.models import Agent, AgentTask
-from apps.transfers import at_agents, marks, moving, services
+from apps.transfers import at_agents, marks, moving, planning, policies, services
 from apps.transfers.models import Transfer
 from apps.transfers.services import request_transfer
 from tests.transfers.conftest import Tiers
@@ -116,6 +116,25 @@ def test_an_agent_moves_what_the_workers_do_not_reach(saved: Tiers, node: Node) 
     assert list(Path(saved.cold.uri).rglob(".muster-copy-*")) == []
     carried = AgentTask.objects.filter(owner_id=done.pk).values_list("params", "result")
     assert all(set(params) == {"step"} and result is None for params, result in carried)
+
+
+def test_who_moves_it_is_as_was_asked_for(saved: Tiers, node: Node, settings: Any) -> None:
+    with pytest.raises(Conflict, match="The workers, who were asked for, do not reach"):
+        move(saved, where="workers")
+    settings.WORKER_ROOTS = [node.root]
+    assert move(saved).agent is None
+    Transfer.objects.all().delete()
+    by_policy = saved.policy(keep_newest=1, where="agents")
+    planning.run_policy(policy=by_policy, actor="olga")
+    transfer = Transfer.objects.get()
+    assert transfer.agent == node.agent and drive(transfer, node).state == "done"
+    with pytest.raises(InvalidInput):
+        policies.update_policy(policy=by_policy, changes={"where": "anybody"}, actor="olga")
+    Agent.objects.update(state="lost")
+    with pytest.raises(Conflict, match="No agent that is online, as was asked for"):
+        request_transfer(
+            placement=saved.placement(20), kind="copy", target_tier=saved.cold, actor="olga", where="agents"
+        )
 
 
 def test_a_long_copy_goes_on_where_the_last_task_ended(

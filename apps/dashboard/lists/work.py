@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import Count, Q
 
 from apps.audits import selectors as audits
-from apps.audits.models import Audit, AuditPolicy
+from apps.audits.models import Audit, AuditPolicy, Repair
 from apps.dashboard.lists.spec import (
     BY_NAME,
     NEWEST,
@@ -75,6 +75,27 @@ AUDIT_POLICIES = ListSpec(
         ("id", "pk"), ("name", "name"), ("cluster", "cluster.name"), ("run", "run.name"), ("tier", "tier.name"),
         ("mode", "mode"), ("sample_ratio", "ratio"), ("cron", "cron"), ("time_zone", "time_zone"),
         ("enabled", "enabled"), ("next_at", "next_at"), ("created_at", "created_at"),
+    ),
+)  # fmt: skip
+
+REPAIRS = ListSpec(
+    name="repairs",
+    noun="repair",
+    plural="repairs",
+    rows=lambda request: scoped(request, audits.repairs(), "placement__tier__cluster"),
+    sorts=NEWEST,
+    choices=(by_field("state", "State", Repair.State.choices),),
+    search_for="Run name",
+    search=by_text("placement__checkpoint__run__name"),
+    time_field="created_at",
+    links={"run": by_id("placement__checkpoint__run_id"), "copy": by_id("placement_id")},
+    columns=(
+        ("id", "pk"), ("run", "placement.checkpoint.run.name"), ("step", "placement.checkpoint.step"),
+        ("tier", "placement.tier.name"), ("path", "placement.path"), ("from_tier", "source.tier.name"),
+        ("from_path", "source.path"), ("state", "state"), ("problem", "problem"), ("files", "file_count"),
+        ("bad_chunks", "chunk_count"), ("written_bytes", "written_bytes"), ("read_bytes", "read_bytes"),
+        ("verified_after", "is_proven"), ("requested_by", "requested_by"), ("created_at", "created_at"),
+        ("finished_at", "finished_at"),
     ),
 )  # fmt: skip
 

@@ -16,7 +16,9 @@ from apps.dashboard.move_forms import MoveForm
 from apps.storage.models import StorageTier
 from apps.transfers import facts, marks, services
 
-_FIELDS = {"/tier": "tier", "/kind": "kind", "/proof": "proof", "/max_bytes_per_second": "max_mb_per_second"}
+_FIELDS = {
+    "/tier": "tier", "/kind": "kind", "/proof": "proof", "/where": "where", "/max_bytes_per_second": "max_mb_per_second",
+}  # fmt: skip
 
 
 @pages.page

@@ -16,8 +16,16 @@ from apps.checkpoints.models import Checkpoint, Placement
 from apps.core.errors import InvalidInput
 from apps.core.models import Transition
 from apps.dashboard import pages
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.work import REPAIRS
 
 CLUSTER = "placement__tier__cluster"
+
+
+@pages.page
+def repair_list(request: HttpRequest) -> HttpResponse:
+    """Who had what rewritten from where, when, and whether it was proven afterwards."""
+    return render(request, "dashboard/repairs.html", context_of(REPAIRS, request))
 
 
 @pages.page
