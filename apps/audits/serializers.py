@@ -194,7 +194,8 @@ class RepairSerializer(serializers.ModelSerializer[Repair]):
         fields = [
             "id", "placement", "checkpoint", "run_name", "step", "path", "tier_name", "source", "source_path",
             "source_tier_name", "audit", "manifest", "state", "problem", "problem_code", "attempts", "file_count",
-            "chunk_count", "read_bytes", "written_bytes", "verified_after", "requested_by", "created_at", "started_at", "finished_at", "next_attempt_at",
+            "chunk_count", "read_bytes", "written_bytes", "verified_after",
+            "requested_by", "created_at", "started_at", "finished_at", "next_attempt_at",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -20,7 +20,8 @@ FORM = {
     "exempt_labels": "release, paper",
     "cron": "0 3 * * *",
     "time_zone": "Europe/Berlin",
-    "where": "agents", "proof": "read_back",
+    "where": "agents",
+    "proof": "read_back",
     "max_mb_per_second": "200",
     "enabled": "on",
 }
@@ -94,7 +95,10 @@ def test_a_copy_is_moved_from_its_checkpoints_page_in_two_steps(scene: Scene, si
     assert not Transfer.objects.filter(source=good).exists()
     wrong = client.post(place, {"kind": "copy", "tier": "", "where": "agents", "proof": "read_back"})
     assert wrong.status_code == 422 and b"Name the tier" in wrong.content
-    answer = client.post(place, {"kind": "copy", "tier": scene.nas.pk, "where": "as_reached", "proof": "checksum", "max_mb_per_second": "200"})
+    answer = client.post(
+        place,
+        {"kind": "copy", "tier": scene.nas.pk, "where": "as_reached", "proof": "checksum", "max_mb_per_second": "200"},
+    )
     made = Transfer.objects.get(source=good)
     assert (answer.status_code, answer["Location"]) == (302, f"/transfers/{made.pk}/")
     assert (made.kind, made.proof, made.max_bytes_per_second) == ("copy", "checksum", 200_000_000)

@@ -16,9 +16,8 @@ from apps.dashboard.move_forms import MoveForm
 from apps.storage.models import StorageTier
 from apps.transfers import facts, marks, services
 
-_FIELDS = {
-    "/tier": "tier", "/kind": "kind", "/proof": "proof", "/where": "where", "/max_bytes_per_second": "max_mb_per_second",
-}  # fmt: skip
+_FIELDS = {f"/{name}": name for name in ("tier", "kind", "proof", "where")}
+_FIELDS["/max_bytes_per_second"] = "max_mb_per_second"
 
 
 @pages.page

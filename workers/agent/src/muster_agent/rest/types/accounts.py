@@ -20,6 +20,7 @@ CreateSavedViewListEnum = Literal[
     "nodes",
     "plans",
     "policies",
+    "repairs",
     "runs",
     "transfers",
 ]

@@ -11,7 +11,7 @@ AuditModeEnum = Literal["seal", "verify", "structure"]
 
 AuditPolicyModeEnum = Literal["structure", "sample", "full"]
 
-WhereEnum = Literal["as_scanned", "agents", "workers"]
+WhereAbcEnum = Literal["as_scanned", "agents", "workers"]
 
 
 class Audit(TypedDict):
@@ -147,7 +147,7 @@ class CreateAuditPolicyRequest(TypedDict):
     max_bytes_per_second: NotRequired[int | None]
     at_once: NotRequired[int]
     through_cache: NotRequired[bool]
-    where: NotRequired[WhereEnum]
+    where: NotRequired[WhereAbcEnum]
     repairs: NotRequired[bool]
     cron: NotRequired[str]
     time_zone: NotRequired[str]
@@ -187,7 +187,7 @@ class PatchedUpdateAuditPolicyRequest(TypedDict):
     max_bytes_per_second: NotRequired[int | None]
     at_once: NotRequired[int]
     through_cache: NotRequired[bool]
-    where: NotRequired[WhereEnum]
+    where: NotRequired[WhereAbcEnum]
     repairs: NotRequired[bool]
     cron: NotRequired[str]
     time_zone: NotRequired[str]
@@ -204,8 +204,10 @@ class Repair(TypedDict):
     run_name: str
     step: int
     path: str
+    tier_name: str
     source: str | None
     source_path: NotRequired[str | None]
+    source_tier_name: NotRequired[str | None]
     audit: str | None
     manifest: str | None
     state: str
@@ -216,6 +218,7 @@ class Repair(TypedDict):
     chunk_count: int | None
     read_bytes: int
     written_bytes: int
+    verified_after: bool
     requested_by: str
     created_at: str
     started_at: str | None

@@ -9,6 +9,8 @@ CreateTransferKindEnum = Literal["move", "copy", "stage", "retire"]
 
 ProofEnum = Literal["checksum", "read_back"]
 
+Where9edEnum = Literal["as_reached", "agents", "workers"]
+
 
 class CreatePolicyRequest(TypedDict):
     """A plain serializer that refuses fields it does not know, each with a pointer to it."""
@@ -25,6 +27,7 @@ class CreatePolicyRequest(TypedDict):
     low_water_ratio: NotRequired[float | None]
     optimizer_newest: NotRequired[int | None]
     proof: NotRequired[ProofEnum]
+    where: NotRequired[Where9edEnum]
     max_bytes_per_second: NotRequired[int | None]
     plan_only: NotRequired[bool]
     enabled: NotRequired[bool]
@@ -42,6 +45,7 @@ class CreateTransferRequest(TypedDict):
     kind: CreateTransferKindEnum
     tier: NotRequired[str | None]
     proof: NotRequired[ProofEnum]
+    where: NotRequired[Where9edEnum]
     max_bytes_per_second: NotRequired[int | None]
 
 
@@ -80,6 +84,7 @@ class PatchedUpdatePolicyRequest(TypedDict):
     low_water_ratio: NotRequired[float | None]
     optimizer_newest: NotRequired[int | None]
     proof: NotRequired[ProofEnum]
+    where: NotRequired[Where9edEnum]
     max_bytes_per_second: NotRequired[int | None]
     plan_only: NotRequired[bool]
     enabled: NotRequired[bool]
@@ -130,6 +135,7 @@ class Policy(TypedDict):
     low_water_ratio: float | None
     optimizer_newest: int | None
     proof: str
+    where: str
     max_bytes_per_second: int | None
     plan_only: bool
     enabled: bool
