@@ -109,7 +109,10 @@ class SilenceForm(forms.Form):
 
 
 def threshold_words(rule: AlertRule) -> str:
-    """For people; empty where the kind has none."""
-    if rule.threshold is None:
+    """For people; empty where the kind has none, or it holds from the first moment on."""
+    if not rule.threshold:
         return ""
-    return units.duration(rule.threshold) if KINDS[rule.kind].unit == "seconds" else f"{rule.threshold:g}"
+    kind = KINDS[rule.kind]
+    if kind.unit == "seconds":
+        return units.duration(rule.threshold)
+    return f"{100 * rule.threshold:g} %" if kind.most == 1.0 else f"{rule.threshold:g} times"

@@ -159,21 +159,6 @@ def _require_sight(request: HttpRequest) -> None:
     raise Forbidden("Your account has no role on any cluster yet. Ask an admin for one.")
 
 
-def list_context(
-    request: HttpRequest, rows: QuerySet[Any], *, order: str, facets: Iterable[Any] = (), search_for: str = ""
-) -> dict[str, Any]:
-    """What the frame of a list needs that no `ListSpec` describes: the page of rows, filters, the search field."""
-    kept = [(name, value) for name, value in request.GET.items() if name not in ("q", "cursor")]
-    return {
-        "page": listing(request, rows, order=order),
-        "facets": list(facets),
-        "search": request.GET.get("q", "")[:200] if search_for else None,
-        "search_for": search_for,
-        "kept": kept,
-        "filtered": bool(set(request.GET) - {"cursor", "tz"}),
-    }
-
-
 def may_operate_somewhere(request: HttpRequest) -> bool:
     """Whether any cluster in sight lets this user start things."""
     if reaches(global_role(request.user), Role.OPERATOR):

@@ -102,6 +102,12 @@ _RANK = Case(
 )
 
 
+def state_of(run: Any) -> State:
+    """Of a run that `ranked` gives."""
+    standing: int = run.standing
+    return list(State)[standing // 1000]
+
+
 def objectives_of(rows: Sequence[Any], now: datetime | None = None) -> list[Objective]:
     """For the runs of one page of `ranked(readiness.runs_to_judge())`, in their order."""
     at = now or timezone.now()
@@ -110,7 +116,7 @@ def objectives_of(rows: Sequence[Any], now: datetime | None = None) -> list[Obje
     return [
         Objective(
             run=run,
-            state=list(State)[run.standing // 1000],
+            state=state_of(run),
             kind=run.judging_kind,
             summary=summary(trials[run.pk], at),
             lost_seconds=losses.get(run.pk),

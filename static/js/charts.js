@@ -18,7 +18,7 @@
 
   function narrowed(layout, width) {
     if (width > 520 || !layout.xaxis) return layout;
-    layout.xaxis.nticks = 4;
+    layout.xaxis.nticks = width > 380 ? 4 : 2;
     return layout;
   }
 

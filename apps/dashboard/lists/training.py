@@ -23,6 +23,7 @@ from apps.dashboard.selectors import runs as run_rows
 from apps.drills import selectors as drills
 from apps.drills.models import Drill, DrillKind
 from apps.fleet.access import scoped
+from apps.recovery import objectives, readiness
 
 RUNS = ListSpec(
     name="runs",
@@ -42,6 +43,25 @@ RUNS = ListSpec(
         ("rto_objective_seconds", "rto_objective_seconds"), ("rpo_objective_seconds", "rpo_objective_seconds"),
         ("required_trust", "required_trust"), ("last_step", "last_step"), ("last_report_at", "last_report_at"),
         ("newest_checkpoint_step", "newest_step"), ("created_at", "created_at"), ("archived_at", "archived_at"),
+    ),
+)  # fmt: skip
+
+
+OBJECTIVES = ListSpec(
+    name="objectives",
+    noun="run",
+    plural="runs",
+    rows=lambda request: scoped(request, readiness.runs_to_judge().filter(archived_at=None), "cluster"),
+    dress=objectives.ranked,
+    sorts=(Sort("worst", "worst", "standing"), Sort("best", "best", "-standing"), BY_NAME),
+    search_for="Run name",
+    search=by_text("name"),
+    links={"cluster": by_id("cluster_id")},
+    columns=(
+        ("id", "pk"), ("name", "name"), ("cluster", "cluster.name"), ("stands", objectives.state_of),
+        ("judged_by", "judging_kind"), ("rto_objective_seconds", "rto_objective_seconds"),
+        ("judged_count_28_days", "trial_count"), ("miss_count_28_days", "miss_count"),
+        ("rpo_objective_seconds", "rpo_objective_seconds"),
     ),
 )  # fmt: skip
 

@@ -14,7 +14,8 @@ from apps.alerts.models import Channel, Delivery
 from apps.core.errors import Conflict, InvalidInput
 from apps.dashboard import pages
 from apps.dashboard.channel_forms import ChannelForm
-from apps.dashboard.facets import facet
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.telling import CHANNELS, DELIVERIES
 from apps.dashboard.views.alert_rules import field_of
 from apps.dashboard.views.policies import MAX_CHOICES
 from apps.fleet.access import require_role
@@ -23,8 +24,7 @@ from apps.fleet.models import Cluster
 
 @pages.page
 def channel_list(request: HttpRequest) -> HttpResponse:
-    require_role(request, Role.VIEWER)
-    context = pages.list_context(request, channels.channel_rows(), order="-created_at")
+    context = context_of(CHANNELS, request)
     for channel in context["page"].items:
         channel.shown_target = targets.shown(channel)
     context |= {"is_admin": pages.operates_everywhere(request, Role.ADMIN), "kinds": Channel.Kind.choices}
@@ -126,16 +126,7 @@ def channel_delete(request: HttpRequest, channel_id: str) -> HttpResponse:
 
 @pages.page
 def delivery_list(request: HttpRequest) -> HttpResponse:
-    require_role(request, Role.VIEWER)
-    rows = deliveries.delivery_rows()
-    state = pages.chosen(request, "state", Delivery.State.values)
-    if state:
-        rows = rows.filter(state=state)
-    if channel := request.GET.get("channel", "")[:40]:
-        rows = rows.filter(channel=channel)
-    facets = [facet(request, "state", "State", Delivery.State.choices)]
-    context = pages.list_context(request, rows, order="-created_at", facets=facets)
-    return render(request, "dashboard/deliveries.html", context)
+    return render(request, "dashboard/deliveries.html", context_of(DELIVERIES, request))
 
 
 @pages.page

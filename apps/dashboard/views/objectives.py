@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -14,16 +13,14 @@ from apps.accounts.models import Role
 from apps.checkpoints import runs as run_services
 from apps.checkpoints.models import TrainingRun
 from apps.core.errors import InvalidInput
-from apps.core.pagination import Page
 from apps.dashboard import pages
 from apps.dashboard.charts import objectives as charts
 from apps.dashboard.charts.figure import Chart
 from apps.dashboard.forms import RunObjectivesForm
-from apps.fleet.access import scoped
-from apps.recovery import objectives, readiness
+from apps.dashboard.lists.state import context_of, matching, page_of, size_of
+from apps.dashboard.lists.training import OBJECTIVES
+from apps.recovery import objectives
 from apps.recovery.objectives import Objective
-
-ORDER = "standing"
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Row:
 
 @pages.page
 def objective_list(request: HttpRequest) -> HttpResponse:
-    context = pages.list_context(request, visible(request), order=ORDER, search_for="Run name")
+    context = context_of(OBJECTIVES, request)
     found = objectives.objectives_of(context["page"].items)
     may = pages.operable(request, {run.cluster_id for run in context["page"].items})
     drawn = drawable(request, found)
@@ -47,17 +44,10 @@ def objective_list(request: HttpRequest) -> HttpResponse:
     return pages.show(request, "dashboard/objectives.html", context, charts=bool(drawn))
 
 
-def visible(request: HttpRequest) -> Any:
-    """The runs in sight that are not archived, ranked."""
-    runs = scoped(request, readiness.runs_to_judge().filter(archived_at=None), "cluster")
-    search = request.GET.get("q", "")[:200]
-    return objectives.ranked(runs.filter(name__icontains=search) if search else runs)
-
-
 def shown(request: HttpRequest) -> list[Objective]:
     """What the page of this URL lists, for its charts."""
-    page: Page = pages.listing(request, visible(request), order=ORDER, count=False)
-    return objectives.objectives_of(page.items)
+    rows = matching(OBJECTIVES, request, request.GET)
+    return objectives.objectives_of(page_of(OBJECTIVES, rows, request.GET, size_of(OBJECTIVES, request.GET)).items)
 
 
 def drawable(request: HttpRequest, found: list[Objective]) -> list[Chart]:

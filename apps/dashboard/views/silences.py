@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import messages
-from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -16,7 +13,8 @@ from apps.alerts.models import Alert, Silence
 from apps.core.errors import InvalidInput
 from apps.dashboard import pages
 from apps.dashboard.alert_forms import SilenceForm
-from apps.dashboard.facets import facet
+from apps.dashboard.lists.state import context_of
+from apps.dashboard.lists.telling import SILENCES, silences_in_sight
 from apps.dashboard.views.alert_rules import field_of, run_choices, run_of
 from apps.dashboard.views.policies import MAX_CHOICES
 from apps.fleet.access import require_role, scoped, visible_clusters
@@ -24,13 +22,7 @@ from apps.fleet.access import require_role, scoped, visible_clusters
 
 @pages.page
 def silence_list(request: HttpRequest) -> HttpResponse:
-    now, rows = timezone.now(), _visible(request)
-    standing = pages.chosen(request, "standing", ("true", "false"))
-    if standing:
-        holds = Q(starts_at__lte=now, ends_at__gt=now)
-        rows = rows.filter(holds if standing == "true" else ~holds)
-    facets = [facet(request, "standing", "Standing", (("true", "holds now"), ("false", "ended or later")))]
-    context = pages.list_context(request, rows, order="-created_at", facets=facets)
+    now, context = timezone.now(), context_of(SILENCES, request)
     everywhere = pages.operates_everywhere(request)
     operable = pages.operable(request, {row.cluster_id for row in context["page"].items if row.cluster_id})
     for row in context["page"].items:
@@ -70,17 +62,13 @@ def silence_create(request: HttpRequest) -> HttpResponse:
 
 @pages.action
 def silence_end(request: HttpRequest, silence_id: str) -> HttpResponse:
-    silence: Silence | None = _visible(request).filter(pk=silence_id).first()
+    silence: Silence | None = silences_in_sight(request).filter(pk=silence_id).first()
     if silence is None:
         raise Http404(f"There is no silence {silence_id} here.")
     require_role(request, Role.OPERATOR, silence.cluster_id)
     silences.end_silence(silence=silence, actor=request.user.get_username())
     messages.success(request, "The silence has ended; what is still wrong is told.")
     return redirect(pages.back(request, "silences"))
-
-
-def _visible(request: HttpRequest) -> Any:
-    return silences.silence_rows().filter(Q(cluster=None) | Q(cluster__in=visible_clusters(request)))
 
 
 def _like_alert(request: HttpRequest) -> dict[str, str]:
