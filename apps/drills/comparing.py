@@ -88,7 +88,7 @@ def _earlier(drill: Drill) -> list[Any]:
         seconds__isnull=False,
         created_at__lt=drill.created_at,
     )
-    rows = rows.select_related("placement").annotate(client_count=Max("rungs__client_count"))
+    rows = rows.select_related("run", "placement__tier").annotate(client_count=Max("rungs__client_count"))
     return list(rows.order_by("-created_at", "-pk")[:LOOKED_BACK])
 
 

@@ -15,7 +15,7 @@ from apps.core.phases import LABELS, PHASES
 
 MOST_DRILLS = 8
 LETTERS = "ABCDEFGH"
-SAME_RATIO = 1.1
+SAME_RATIO = 1.05
 """Two times, rates or sizes closer than this say the same."""
 LEAST_SECONDS = 0.1
 LEAST_RATIO = 0.05

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apps.core import units
-from apps.drills.comparison import Comparison, Figures, compare
+from apps.drills.comparing import subject, subjects
+from apps.drills.comparison import Comparison, compare
 from apps.drills.last_client import LastClient, last_client
 from apps.drills.meaning import ABOVE_RATIO, Measured, ceiling_words, not_proven
 from apps.drills.models import CheckpointChoice, Drill, DrillKind, Fault, RankResult
@@ -39,7 +40,7 @@ class Story:
 
 
 def story_of(drill: Drill, results: Sequence[RankResult], before: Drill | None) -> Story:
-    """`results` are those of its widest round, `before` the last comparable drill; one query where there is one.
+    """`results` are those of its widest round, `before` the last comparable drill; two queries where there is one.
     A drill that did not pass is compared with nothing."""
     before = before if drill.outcome == Drill.Outcome.PASSED else None
     effective = tuple(sorted({row.effective for row in results if row.effective}))
@@ -51,31 +52,8 @@ def story_of(drill: Drill, results: Sequence[RankResult], before: Drill | None) 
         ceiling=ceiling_words(ratio, drill.facts.get("ceiling"), drill.cached_ratio_before),
         is_above_ceiling=ratio is not None and ratio > ABOVE_RATIO,
         last=last_client([_client(row) for row in results if row.seconds]),
-        comparison=None if before is None else compare(_earlier(before), _figures(drill, effective)),
+        comparison=None if before is None else compare(subjects([before])[0], subject(drill, results)),
         not_proven=tuple(not_proven(_measured(drill, results, effective))),
-    )
-
-
-# -- comparing ---------------------------------------------------------------------------------------------------------
-def _earlier(drill: Drill) -> Figures:
-    used = RankResult.objects.filter(rung__drill=drill).exclude(effective="").order_by("effective")
-    return _figures(drill, tuple(used.values_list("effective", flat=True).distinct()))
-
-
-def _figures(drill: Drill, effective: tuple[str, ...]) -> Figures:
-    clients = drill.facts.get("clients") or []
-    return Figures(
-        id=drill.pk,
-        at=drill.created_at,
-        step=drill.checkpoint_step,
-        seconds=drill.seconds,
-        total_bytes=drill.total_bytes,
-        bytes_per_second=drill.bytes_per_second,
-        phases=drill.phases,
-        cached_ratio_before=drill.cached_ratio_before if drill.kind in READING else None,
-        effective=effective,
-        nodes=tuple(sorted({client["node"] for client in clients})),
-        versions=tuple(sorted({client["version"] for client in clients if client.get("version")})),
     )
 
 

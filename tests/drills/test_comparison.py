@@ -5,37 +5,38 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from apps.drills.comparison import Figures, compare
+from apps.drills.comparison import compare
+from apps.drills.differences import Subject
 
 THEN = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 
-def figures(**fields: Any) -> Figures:
+def known(drill_id: str = "drl_1", **facts: Any) -> Subject:
     values: dict[str, Any] = {
-        "id": "drl_1",
-        "at": THEN,
-        "step": 100,
+        "checkpoint_step": 100,
         "seconds": 80.0,
         "total_bytes": 912_000_000_000,
         "bytes_per_second": 11.4e9,
-        "phases": {"resolve": 2.0, "read": 70.0, "verify": 8.0},
+        "resolve": 2.0,
+        "read": 70.0,
+        "verify": 8.0,
         "cached_ratio_before": 0.0,
         "effective": ("host_direct",),
         "nodes": ("gpu-1", "gpu-2"),
-        "versions": ("0.1.0",),
+        "agent_versions": ("0.1.0",),
     }
-    return Figures(**{**values, **fields})
+    return Subject(drill_id=drill_id, at=THEN, restored=True, is_storage_only=True, facts={**values, **facts})
 
 
 def test_two_equal_drills_differ_in_nothing_and_say_so() -> None:
-    found = compare(figures(), figures(id="drl_2"))
+    found = compare(known(), known("drl_2"))
     assert (found.with_drill, found.at, found.changes, found.seconds) == ("drl_1", THEN, (), 0.0)
     assert found.sentence == "As long as the last comparable drill, within 5.0 %; nothing else differs."
 
 
 def test_the_phase_that_grew_most_is_named_first_with_its_seconds() -> None:
-    now = figures(seconds=99.0, phases={"resolve": 2.1, "read": 84.0, "verify": 14.0}, bytes_per_second=9.2e9)
-    found = compare(figures(), now)
+    now = known(seconds=99.0, resolve=2.1, read=84.0, verify=14.0, bytes_per_second=9.2e9)
+    found = compare(known(), now)
     assert [(change.what, change.label, change.seconds) for change in found.changes[:2]] == [
         ("phase", "Read", 14.0),
         ("phase", "Verify", 6.0),
@@ -48,21 +49,21 @@ def test_the_phase_that_grew_most_is_named_first_with_its_seconds() -> None:
 
 
 def test_shorter_is_said_as_shorter() -> None:
-    found = compare(figures(), figures(seconds=60.0, phases={"resolve": 2.0, "read": 50.0, "verify": 8.0}))
+    found = compare(known(), known(seconds=60.0, read=50.0))
     assert found.seconds == -20.0
     assert "20 s shorter" in found.sentence and "read took 20 s less" in found.sentence
 
 
 def test_nodes_versions_backend_bytes_cache_and_step_are_compared() -> None:
-    now = figures(
+    now = known(
         nodes=("gpu-1", "gpu-9"),
-        versions=("0.2.0",),
+        agent_versions=("0.2.0",),
         effective=("gds",),
         total_bytes=456_000_000_000,
         cached_ratio_before=0.4,
-        step=200,
+        checkpoint_step=200,
     )
-    found = {change.what: (change.before, change.after) for change in compare(figures(), now).changes}
+    found = {change.what: (change.before, change.after) for change in compare(known(), now).changes}
     assert found == {
         "bytes": ("912 GB", "456 GB"),
         "cached": ("0.0 %", "40.0 %"),
@@ -74,9 +75,7 @@ def test_nodes_versions_backend_bytes_cache_and_step_are_compared() -> None:
 
 
 def test_what_only_one_of_them_measured_is_no_zero() -> None:
-    found = compare(
-        figures(), figures(phases={"read": 70.0, "verify": 8.0, "to_device": 3.0}, cached_ratio_before=None)
-    )
+    found = compare(known(), known(resolve=None, to_device=3.0, cached_ratio_before=None))
     told = {change.label: (change.before, change.after) for change in found.changes}
     assert told == {
         "Resolve": ("2.0 s", "not measured"),
@@ -86,5 +85,5 @@ def test_what_only_one_of_them_measured_is_no_zero() -> None:
 
 
 def test_what_was_not_recorded_then_is_not_called_a_change() -> None:
-    assert compare(figures(nodes=(), versions=(), effective=()), figures()).changes == ()
-    assert compare(figures(seconds=None), figures()).sentence.startswith("How its time compares is not measured")
+    assert compare(known(nodes=None, agent_versions=None, effective=None), known()).changes == ()
+    assert compare(known(seconds=None), known()).sentence.startswith("How its time compares is not measured")
