@@ -29,7 +29,7 @@ class ComparedFieldSerializer(serializers.Serializer[Any]):
     label = serializers.CharField(source="field.label")  # type: ignore[assignment]  # the name on the wire
     topic = serializers.CharField(source="field.topic.value", help_text=", ".join(Topic))
     unit = serializers.CharField(source="field.unit.value", help_text=", ".join(Unit))
-    differs = serializers.BooleanField(help_text="Times, rates and sizes within a tenth of each other do not differ.")
+    differs = serializers.BooleanField(help_text="Times, rates and sizes within 5 % of each other do not differ.")
     values = serializers.SerializerMethodField()
 
     @extend_schema_field({"type": "array", "items": {"type": ["string", "number", "boolean", "array", "null"]}})

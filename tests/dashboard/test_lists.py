@@ -160,8 +160,8 @@ def test_an_export_shows_nobody_rows_out_of_sight(scene: Scene, signed_in: SignI
     stranger = signed_in("stranger")
     for name in LISTS:
         answer = stranger.get(f"/export/{name}.json")
-        if name == "activity":
-            assert answer.status_code == 403
+        if name in ("activity", "channels", "deliveries"):  # of no single cluster
+            assert answer.status_code == 403, name
             continue
         rows = json.loads(body_of(answer))
         assert [row.get("name") for row in rows] == (["elsewhere"] if name == "clusters" else []), name
