@@ -7,8 +7,10 @@ ONCE ?=
 PEERS ?=
 FOLDER ?=
 EXAMPLES ?= 20000
+SEED ?=
+SIZE ?=
 
-.PHONY: help setup setup-dev demo test test-k8s fuzz frameworks lint format chaos bench lock openapi screenshots clean
+.PHONY: help setup setup-dev demo test test-k8s fuzz simulate frameworks lint format chaos bench lock openapi screenshots clean
 
 help:
 	@echo "make setup        the runtime into ./.venv (with ./.venv/bin/muster)"
@@ -16,6 +18,7 @@ help:
 	@echo "make test         the suite; ALL=1 with every outside program and on PostgreSQL too"
 	@echo "make test-k8s     Kubernetes: the scheduler's adapter and deploy/kubernetes against a real API server, built from source"
 	@echo "make fuzz         malformed files for every format reader; EXAMPLES=20000 for each of its tests"
+	@echo "make simulate     agents and server in virtual time under random faults; SEEDS=1000, SIZE=full, or SEED=17 alone"
 	@echo "make lint         ruff, mypy, import contracts, migrations, OpenAPI"
 	@echo "make chaos        kill workers, Redis, PostgreSQL and the S3 store amid transfers, at every boundary and KILLS=50 times"
 	@echo "make bench        reload speed as ratios; PEERS=1 installs the other libraries to compare with. BENCH=s3 a bucket's,"
@@ -45,6 +48,10 @@ test: setup-dev
 fuzz: setup-dev
 	@MUSTER_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q --timeout=0 \
 		$(shell grep -rlE --include='test_*.py' 'MUSTER_FUZZ_EXAMPLES|formats.fuzz import' tests/agent)
+
+simulate: setup-dev
+	@MUSTER_SIMULATE_FIRST=$(SEED) MUSTER_SIMULATE_SEEDS=$(if $(SEED),1,$(or $(SEEDS),1000)) MUSTER_SIMULATE_SIZE=$(SIZE) \
+		$(BIN)/python -m pytest -q --timeout=0 $(if $(SEED),,-n auto) tests/simulation/test_seeds.py -k befalls
 
 lint: setup-dev
 	@$(BIN)/ruff check .

@@ -23,7 +23,7 @@ _REPLACEABLE = (Agent.State.LOST, Agent.State.REVOKED, Agent.State.PENDING, Agen
 
 
 def enrol(*, request: EnrolRequest, address: str) -> tuple[Agent, str]:
-    """The node's agent and its fresh credential, shown once. The same machine and nonce again give the same agent.
+    """The node's agent and its credential, shown once. The same token, machine and nonce again give the same two.
 
     `address` is where the request came from. Each way a token can be wrong is an error of its own.
     """
@@ -46,7 +46,7 @@ def _enrol(request: EnrolRequest, token: JoinToken, address: str) -> tuple[Agent
         _use(token)
     if node is None:
         node = Node.objects.create(cluster_id=token.cluster_id, name=request.node_name, created_at=timezone.now())
-    credential = secrets.new_secret("mag")
+    credential = _credential(request)
     agent = _written(agent, node, request, token, credential, repeated=repeated)
     detail = {"join_token": token.pk, "address": address, "node": request.node_name, "repeated": repeated}
     log_activity(
@@ -60,7 +60,7 @@ def _written(
 ) -> Agent:
     values: dict[str, Any] = {
         "machine_id": request.machine_id,
-        "enrol_nonce": request.nonce,
+        "enrol_nonce": secrets.digest(request.nonce),
         "credential_sha256": secrets.digest(credential),
         "version": request.agent_version[:32],
         "roots": _roots(request.facts),
@@ -80,7 +80,13 @@ def _written(
 
 
 def _is_same_enrolment(agent: Agent, request: EnrolRequest) -> bool:
-    return agent.enrol_nonce == request.nonce and agent.machine_id == request.machine_id
+    return agent.enrol_nonce == secrets.digest(request.nonce) and agent.machine_id == request.machine_id
+
+
+def _credential(request: EnrolRequest) -> str:
+    """From two secrets of the request, neither kept here: a copy of it that was held up on the way, and arrives when
+    the agent works already, buys the credential that the agent has, rather than another in its place."""
+    return secrets.derived_secret("mag", key=request.join_token, message=f"{request.machine_id}\n{request.nonce}")
 
 
 def _check_replaceable(agent: Agent, request: EnrolRequest) -> None:

@@ -60,3 +60,26 @@ def test_no_module_is_too_long_to_read(limit: int) -> None:
 
 def test_there_is_no_catch_all_module() -> None:
     assert [path for path in sources() if path.stem in {"utils", "helpers", "misc", "common"}] == []
+
+
+def _failure_rows() -> list[list[str]]:
+    text = (ROOT / "docs/protocol.md").read_text().split("## When things fail", 1)[1].split("\n## ", 1)[0]
+    rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in text.splitlines() if line[:1] == "|"]
+    return rows[2:]
+
+
+def test_every_row_of_the_protocols_failure_table_names_tests_that_exist() -> None:
+    rows = _failure_rows()
+    assert len(rows) >= 17
+    for failure, *_, named in rows:
+        tests = re.findall(r"`([\w/]+)::(\w+)`", named)
+        assert tests, failure
+        for path, test in tests:
+            assert f"def {test}(" in (ROOT / f"tests/{path}.py").read_text(), f"{failure}: {path}::{test}"
+
+
+def test_every_scripted_fault_of_the_simulation_is_in_the_failure_table() -> None:
+    named = {test for row in _failure_rows() for test in re.findall(r"::(\w+)`", row[-1])}
+    scripted = re.findall(r"^def (test_\w+)", (ROOT / "tests/simulation/test_failure_rows.py").read_text(), re.M)
+    assert scripted
+    assert set(scripted) <= named

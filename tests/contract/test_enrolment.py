@@ -25,12 +25,20 @@ def token(server: LiveServer, **fields: object) -> str:
 
 def test_a_lost_enrolment_reply_is_asked_for_again_and_gives_the_same_agent(server: LiveServer) -> None:
     agent = RawAgent(server)
-    first_id, first_credential = agent.id, agent.credential
-    agent.take(agent.client.enrol(agent.request))  # the used-up token still answers its own nonce
-    assert agent.id == first_id
-    assert agent.credential != first_credential
+    first = agent.id, agent.credential
     agent.poll()
-    agent.credential = first_credential
+    agent.take(agent.client.enrol(agent.request))  # the used-up token still answers its own nonce
+    assert (agent.id, agent.credential) == first
+    agent.poll()
+
+
+def test_another_nonce_on_the_same_machine_buys_another_credential(server: LiveServer) -> None:
+    agent = RawAgent(server)
+    first = agent.credential
+    agent.take(agent.client.enrol(enrolment(token(server), agent.name, nonce="made-anew")))
+    assert agent.credential != first
+    agent.poll()
+    agent.credential = first
     with pytest.raises(CredentialRefused) as refused:
         agent.poll()
     assert refused.value.code == "credential_unknown"
