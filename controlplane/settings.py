@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from celery.schedules import crontab
+
 from controlplane import env
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -221,6 +223,7 @@ CELERY_BEAT_SCHEDULER = "controlplane.alive:WatchedScheduler"
 CELERY_BEAT_SCHEDULE = {
     "tick": {"task": "muster.control.tick", "schedule": 1.0, "options": {"expires": 5}},
     "sweep": {"task": "muster.control.sweep", "schedule": 10.0, "options": {"expires": 20}},
+    "check_activity": {"task": "muster.scan.check_activity", "schedule": crontab(hour=3, minute=17)},
     "dead_man": {"task": "muster.notify.dead_man", "schedule": 60.0, "options": {"expires": 50}},
     **{
         f"pulse_{queue}": {

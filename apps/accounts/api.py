@@ -5,19 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
+from django.http import StreamingHttpResponse
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins, status, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.accounts import selectors, services
+from apps.accounts import activity, selectors, services
 from apps.accounts.access import global_role, require
+from apps.accounts.filters import ActivityFilter
 from apps.accounts.models import ActivityEntry, ApiToken, Role, User
 from apps.accounts.serializers import (
+    ActivityCheckSerializer,
     ActivitySerializer,
     CreateTokenSerializer,
     CreateUserSerializer,
+    ExportQuerySerializer,
     NewTokenSerializer,
     TokenSerializer,
     UpdateUserSerializer,
@@ -26,7 +33,9 @@ from apps.accounts.serializers import (
 )
 from apps.core.errors import NotFound
 from apps.core.etags import EDITABLE, ConditionalMixin
-from apps.core.serializers import body_of
+from apps.core.renderers import JSONLinesRenderer
+from apps.core.serializers import body_of, query_of
+from apps.core.streaming import streamed
 
 
 def require_global(request: Request, needed: Role) -> None:
@@ -141,8 +150,47 @@ class UserViewSet(ConditionalMixin, mixins.ListModelMixin, mixins.RetrieveModelM
 class ActivityViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[ActivityEntry]):
     queryset = ActivityEntry.objects.all()
     serializer_class = ActivitySerializer
+    filterset_class = ActivityFilter
     sort_fields = ("-at",)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         require_global(request, Role.ADMIN)
+
+    @extend_schema(
+        operation_id="export_activity",
+        summary="The activity log as JSON lines in the order of its chain, to check it elsewhere (admin)",
+        parameters=[ExportQuerySerializer],
+        responses={(200, JSONLinesRenderer.media_type): OpenApiTypes.BINARY},
+    )
+    @action(detail=False, methods=["get"], renderer_classes=[JSONLinesRenderer], filterset_class=None)
+    def export(self, request: Request) -> StreamingHttpResponse:
+        after_id = query_of(request, ExportQuerySerializer).validated_data["after"]
+        return streamed(
+            request._request,
+            activity.export(after_id),
+            name=f"activity-{timezone.now():%Y%m%dT%H%MZ}.ndjson",
+            content_type=JSONLinesRenderer.media_type,
+        )
+
+    @extend_schema(
+        operation_id="get_activity_check",
+        summary="What the last check of the activity log's chain found (admin)",
+        responses=ActivityCheckSerializer,
+    )
+    @action(detail=False, methods=["get"], filterset_class=None, pagination_class=None)
+    def check(self, request: Request) -> Response:
+        found = activity.last_check()
+        if found is None:
+            raise NotFound("The chain was not checked yet; POST checks it now.")
+        return Response(ActivityCheckSerializer(found).data)
+
+    @extend_schema(
+        operation_id="check_activity",
+        summary="Check the activity log's whole chain now (admin)",
+        request=None,
+        responses=ActivityCheckSerializer,
+    )
+    @check.mapping.post
+    def check_now(self, request: Request) -> Response:
+        return Response(ActivityCheckSerializer(activity.check()).data)

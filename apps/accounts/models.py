@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 
@@ -60,18 +62,70 @@ class ApiToken(models.Model):
         return f"{self.name} of {self.user}"
 
 
+class AppendOnly(RuntimeError):
+    """An entry of the activity log was to be changed or removed."""
+
+
+class ActivityEntries(models.QuerySet["ActivityEntry"]):
+    """Entries are read and added (`activity.append`), nothing else; the database refuses it as well."""
+
+    def update(self, **_changes: Any) -> int:
+        raise AppendOnly("The activity log is only added to; an entry is never changed.")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise AppendOnly("The activity log is only added to; an entry is never removed.")
+
+
 class ActivityEntry(models.Model):
-    """One thing somebody did; append-only."""
+    """One thing somebody did; append-only, and chained: see `activity_chain`."""
 
     at = models.DateTimeField(db_index=True)
     actor = models.CharField(max_length=150)
     action = models.CharField(max_length=64)
     target_kind = models.CharField(max_length=32)
     target_id = models.CharField(max_length=64)
+    cluster_id = models.CharField(max_length=40, blank=True)
+    """No key: an entry outlives what it speaks of. Empty where it is about no one cluster."""
+    request_id = models.CharField(max_length=64, blank=True)
+    """Of the request that did it, or that woke the task which did; empty on the command line."""
     detail = models.JSONField(default=dict)
+    previous = models.CharField(max_length=64, unique=True)
+    """The digest of the entry before. Unique: a chain does not fork."""
+    digest = models.CharField(max_length=64)
+
+    objects = ActivityEntries.as_manager()
 
     def __str__(self) -> str:
         return f"{self.actor}: {self.action} {self.target_kind} {self.target_id}"
+
+    def save(self, *_args: Any, **_options: Any) -> None:
+        raise AppendOnly("Entries of the activity log are added by `log_activity`, and never changed.")
+
+    def delete(self, *_args: Any, **_options: Any) -> tuple[int, dict[str, int]]:
+        raise AppendOnly("The activity log is only added to; an entry is never removed.")
+
+
+class ActivityHead(models.Model):
+    """Where the chain ends: one row. Who adds an entry takes it first."""
+
+    last_id = models.BigIntegerField()
+    digest = models.CharField(max_length=64)
+
+    def __str__(self) -> str:
+        return f"entry {self.last_id}"
+
+
+class ActivityCheck(models.Model):
+    """One reading of the whole chain, and what it found. `broken_id` is the first entry that does not hold."""
+
+    at = models.DateTimeField()
+    up_to_id = models.BigIntegerField()
+    entry_count = models.BigIntegerField()
+    broken_id = models.BigIntegerField(null=True)
+    problem = models.TextField(blank=True)
+
+    def __str__(self) -> str:
+        return self.problem or f"holds up to entry {self.up_to_id}"
 
 
 class SavedView(models.Model):

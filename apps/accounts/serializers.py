@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.accounts.models import ActivityEntry, ApiToken, Role, User
+from apps.accounts.models import ActivityCheck, ActivityEntry, ApiToken, Role, User
 from apps.core.serializers import StrictSerializer, WholeNumberField
 
 TOKEN_ROLES = [(role.value, role.label) for role in Role if role != Role.NONE]
@@ -62,6 +62,29 @@ class UpdateUserSerializer(StrictSerializer):
 
 
 class ActivitySerializer(serializers.ModelSerializer[ActivityEntry]):
+    cluster = serializers.CharField(source="cluster_id", help_text="Empty where it is about no one cluster.")
+    request_id = serializers.CharField(help_text="Empty where no request did it, as on the command line.")
+    previous = serializers.CharField(help_text="The digest of the entry before; 64 zeros before the first.")
+    digest = serializers.CharField(help_text="SHA-256 of the entry's canonical JSON (docs/security.md).")
+
     class Meta:
         model = ActivityEntry
-        fields = ["id", "at", "actor", "action", "target_kind", "target_id", "detail"]
+        fields = [
+            "id", "at", "actor", "action", "target_kind", "target_id", "cluster", "request_id", "detail", "previous",
+            "digest",
+        ]  # fmt: skip
+
+
+class ActivityCheckSerializer(serializers.ModelSerializer[ActivityCheck]):
+    up_to_id = serializers.IntegerField(help_text="The last entry up to which the chain holds; 0 where there is none.")
+    broken_id = serializers.IntegerField(allow_null=True, help_text="The first entry that does not hold.")
+
+    class Meta:
+        model = ActivityCheck
+        fields = ["at", "up_to_id", "entry_count", "broken_id", "problem"]
+
+
+class ExportQuerySerializer(serializers.Serializer[Any]):
+    after = WholeNumberField(
+        min_value=0, max_value=2**63 - 1, default=0, help_text="Only entries behind the one with this id."
+    )

@@ -10,8 +10,9 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from apps.accounts import secrets
+from apps.accounts import activity, secrets
 from apps.accounts.models import ActivityEntry, ApiToken, Role, User
+from apps.core import logs
 from apps.core.errors import Conflict, InvalidInput
 
 MAX_TOKEN_DAYS = 365
@@ -94,14 +95,24 @@ def revoke_token(*, token: ApiToken, actor: str) -> None:
 
 
 def log_activity(
-    *, actor: str, action: str, target_kind: str, target_id: str, detail: dict[str, Any] | None = None
+    *,
+    actor: str,
+    action: str,
+    target_kind: str,
+    target_id: str,
+    cluster_id: str | None = None,
+    detail: dict[str, Any] | None = None,
 ) -> None:
-    """One line of the activity log, in the caller's transaction: no change without its entry."""
-    ActivityEntry.objects.create(
+    """One line of the activity log, in the caller's transaction: no change without its entry. `cluster_id`: None where
+    it is about no one cluster."""
+    entry = ActivityEntry(
         at=timezone.now(),
         actor=actor,
         action=action,
         target_kind=target_kind,
         target_id=target_id,
+        cluster_id=cluster_id or "",
+        request_id=logs.request_id.get(),
         detail=detail or {},
     )
+    activity.append([entry])

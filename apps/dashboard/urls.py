@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from apps.dashboard.views import (
+    activity,
     advice,
     alert_rules,
     alerts,
@@ -160,7 +161,8 @@ urlpatterns = [
     path("analysis/advice/", advice.advice, name="analysis-advice"),
     path("analysis/what-if/", what_if.what_if, name="analysis-what-if"),
     path("analysis/tiers/", matrix.matrix, name="analysis-tiers"),
-    path("activity/", alerts.activity_log, name="activity"),
+    path("activity/", activity.activity_log, name="activity"),
+    path("activity/check/", activity.activity_check, name="activity-check"),
     path("manual/", manual.manual, name="manual"),
     path("manual/<slug:slug>/", manual.manual_page, name="manual-page"),
     path("bulk/<slug:list_name>/", bulk.bulk_choose, name="bulk-choose"),

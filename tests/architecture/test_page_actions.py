@@ -58,6 +58,7 @@ SAME = {
     "checkpoint-labels": {"label_checkpoint"},
     "transfer-act": {"pause_transfer", "resume_transfer", "cancel_transfer"},
     "scan-cancel": {"cancel_scan"},
+    "activity-check": {"check_activity"},
     "bulk-choose": {"create_bulk_operation"},
     "bulk-cancel": {"cancel_bulk_operation"},
     "view-save": {"create_saved_view"},

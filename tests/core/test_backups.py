@@ -20,9 +20,9 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 from django.test import Client
-from django.utils import timezone
 
 from apps.accounts.models import ActivityEntry, Role
+from apps.accounts.services import log_activity
 from apps.core import heartbeats
 from apps.core.backups import manifest as manifests
 from apps.core.backups.manifest import BackupError, differences, load, unknown_migrations, verify
@@ -104,9 +104,7 @@ def test_a_backup_is_of_one_moment_while_others_write(transactional_db: None, tm
             number += 1
             with transaction.atomic():
                 for half in ("left", "right"):
-                    ActivityEntry.objects.create(
-                        at=timezone.now(), actor=half, action="pair", target_kind="pair", target_id=str(number)
-                    )
+                    log_activity(actor=half, action="pair", target_kind="pair", target_id=str(number))
         connection.close()
 
     writer = threading.Thread(target=write)

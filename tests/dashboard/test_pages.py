@@ -16,7 +16,8 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from apps.accounts.models import ActivityEntry, Role
+from apps.accounts.models import Role
+from apps.accounts.services import log_activity
 from apps.alerts.models import Alert
 from apps.checkpoints.models import Checkpoint, Finding, Placement, Shard, TrainingRun
 from apps.core import heartbeats
@@ -282,9 +283,7 @@ def hostile_fleet() -> list[str]:
     Alert.objects.create(
         cluster=cluster, rule="damage", subject_kind="x", subject_id="y", summary=HOSTILE, opened_at=now
     )
-    ActivityEntry.objects.create(
-        at=now, actor=HOSTILE, action="x", target_kind="y", target_id=HOSTILE[:64], detail={HOSTILE: HOSTILE}
-    )
+    log_activity(actor=HOSTILE, action="x", target_kind="y", target_id=HOSTILE[:64], detail={HOSTILE: HOSTILE})
     assert agent.pk
     lists = ["/", "/runs/", "/checkpoints/", "/drills/", "/plans/", "/nodes/", "/tiers/", "/alerts/", "/activity/"]
     return [

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -61,6 +62,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[name] % mark.args[0]:
                 item.add_marker(pytest.mark.slow)
             seen[name] += 1
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _activity_can_be_flushed() -> None:
+    """Django empties every table after a test with transactions of its own; the database refuses that of the activity
+    log, so the refusal is lifted for just those statements."""
+    from django.core.management.commands import flush
+
+    from apps.accounts.migrations import _append_only
+
+    own_flush = flush.sql_flush
+
+    def sql_flush(style: Any, connection: Any, **options: Any) -> list[str]:
+        vendor = connection.vendor
+        return [*_append_only.OFF[vendor], *own_flush(style, connection, **options), *_append_only.ON[vendor]]
+
+    flush.sql_flush = sql_flush
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,6 +15,11 @@ from apps.core.backups.engines import count_rows, tables
 from apps.core.backups.manifest import BackupError
 
 SAID_CHARACTERS = 2000
+OWN_FUNCTIONS = (
+    "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND NOT "
+    "EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')"
+)
+"""Those of triggers; not what an extension brought."""
 
 
 class Postgres:
@@ -60,6 +65,9 @@ class Postgres:
         with connection.cursor() as cursor:
             for table in tables():
                 cursor.execute(f"DROP TABLE IF EXISTS {connection.ops.quote_name(table)} CASCADE")
+            cursor.execute(OWN_FUNCTIONS)
+            for (function,) in cursor.fetchall():
+                cursor.execute(f"DROP FUNCTION IF EXISTS {function} CASCADE")
 
     def _address(self) -> str:
         """For libpq, without the password."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from asgiref.sync import sync_to_async
-from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, QueryDict, StreamingHttpResponse
 from django.utils import timezone
 
 from apps.core.pagination import keyset_page
+from apps.core.streaming import streamed
 from apps.dashboard.lists.spec import ListSpec, Rows
 
 CHUNK = 500
@@ -26,14 +25,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 def export(spec: ListSpec, request: HttpRequest, rows: Rows, kind: str) -> StreamingHttpResponse:
     """`rows` are what matches; `kind` is one of FORMATS."""
     chunks = (csv_of if kind == "csv" else json_of)(spec, pages_of(spec, rows, request.GET))
-    # Under ASGI a plain iterator would be read to its end before the first byte is sent.
-    body: Any = _in_threads(chunks) if isinstance(request, ASGIRequest) else chunks
     name = f"{spec.name}-{timezone.now():%Y%m%dT%H%MZ}.{kind}"
-    return StreamingHttpResponse(
-        body,
-        content_type=FORMATS[kind],
-        headers={"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"},
-    )
+    return streamed(request, chunks, name=name, content_type=FORMATS[kind])
 
 
 def pages_of(spec: ListSpec, rows: Rows, query: QueryDict) -> Iterator[list[Any]]:
@@ -101,9 +94,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
     return float(value) if isinstance(value, Decimal) else value
-
-
-async def _in_threads(chunks: Iterator[str]) -> AsyncIterator[str]:
-    step: Callable[[], str | None] = lambda: next(chunks, None)  # noqa: E731  (typed, and passed on as it is)
-    while (chunk := await sync_to_async(step)()) is not None:
-        yield chunk

@@ -64,7 +64,7 @@ ALERTS = ListSpec(
 
 
 def _activity(request: HttpRequest) -> Any:
-    """Entries name no cluster, so they are for those whose role holds everywhere."""
+    """Not every entry names a cluster, so they are for those whose role holds everywhere."""
     require_role(request, Role.VIEWER)
     return ActivityEntry.objects.all()
 
@@ -75,11 +75,13 @@ ACTIVITY = ListSpec(
     plural="entries",
     rows=_activity,
     sorts=(Sort("newest", "newest", "-at"), Sort("oldest", "oldest", "at")),
-    search_for="Who or what",
-    search=by_text("actor", "action"),
+    search_for="Who, what or request id",
+    search=by_text("actor", "action", "target_id", "request_id"),
     time_field="at",
+    links={"cluster": lambda rows, value: rows.filter(cluster_id=value)},
     columns=(
-        ("at", "at"), ("actor", "actor"), ("action", "action"), ("target_kind", "target_kind"),
-        ("target_id", "target_id"), ("detail", "detail"),
+        ("id", "pk"), ("at", "at"), ("actor", "actor"), ("action", "action"), ("target_kind", "target_kind"),
+        ("target_id", "target_id"), ("cluster", "cluster_id"), ("request_id", "request_id"), ("detail", "detail"),
+        ("previous", "previous"), ("digest", "digest"),
     ),
 )  # fmt: skip

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
+from apps.accounts import activity
 from apps.accounts.models import ActivityEntry
 from apps.alerts.models import Alert
 from apps.audits.models import Audit
 from apps.checkpoints.models import InventoryScan, Placement, RunAttempt, ScanChange, StepReport
 from apps.core.models import Transition
-from apps.dashboard.seeding.size import WHO, Size, create
+from apps.dashboard.seeding.size import WHO, Size, batches, create
 from apps.dashboard.seeding.storage import Ground
 from apps.drills.models import Drill, DrillPlan, DrillRung, PlanOccurrence, RankResult
 from apps.recovery.models import Incident, Recovery
@@ -289,12 +290,11 @@ def alerts_and_activity(size: Size, on: Ground, now: datetime, random: Random) -
             for number in range(size.drills // 5)
         ),
     )
-    create(
-        ActivityEntry,
-        (
-            ActivityEntry(
-                at=now - timedelta(minutes=number), actor=WHO, action="drill.create", target_kind="drill", target_id="-"
-            )
-            for number in range(2 * size.drills)
-        ),
+    entries = (
+        ActivityEntry(
+            at=now - timedelta(minutes=number), actor=WHO, action="drill.create", target_kind="drill", target_id="-"
+        )
+        for number in reversed(range(2 * size.drills))
     )
+    for batch in batches(entries):
+        activity.append(batch)

@@ -1,4 +1,4 @@
-"""Alerts and the activity log."""
+"""Alerts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apps.alerts.deciding import silence_for
 from apps.alerts.models import Alert
 from apps.alerts.silences import standing_silences
 from apps.dashboard import pages
-from apps.dashboard.lists.log import ACTIVITY, ALERTS
+from apps.dashboard.lists.log import ALERTS
 from apps.dashboard.lists.state import context_of
 from apps.fleet.access import require_role
 
@@ -60,9 +60,3 @@ def alert_acknowledge(request: HttpRequest, alert_id: str) -> HttpResponse:
     services.acknowledge(alert=alert, actor=actor)
     messages.success(request, "Acknowledged. It stays listed until its cause is gone.")
     return redirect(pages.back(request, "alerts"))
-
-
-@pages.page
-def activity_log(request: HttpRequest) -> HttpResponse:
-    """Who did what."""
-    return render(request, "dashboard/activity.html", context_of(ACTIVITY, request))

@@ -334,7 +334,15 @@ KINDS = (
         "activity",
         "list_activity",
         None,
-        (_c("AT", "at"), _c("WHO", "actor"), _c("DID", "action"), _c("TO", "target_kind"), _c("ID", "target_id")),
+        (
+            _c("AT", "at"),
+            _c("WHO", "actor"),
+            _c("DID", "action"),
+            _c("TO", "target_kind"),
+            _c("ID", "target_id"),
+            _c("CLUSTER", "cluster", wide=True),
+            _c("REQUEST", "request_id", wide=True),
+        ),  # fmt: skip
     ),
 )
 NAMES = tuple(kind.name for kind in KINDS)

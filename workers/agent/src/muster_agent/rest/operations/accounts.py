@@ -20,6 +20,10 @@ class AccountsOperations(Calling):
         """Stop a bulk operation: rows that wait stay as they are."""
         return cast("t.BulkOperation", self.call("POST", f"/bulk-operations/{part(id)}/cancel/"))
 
+    def check_activity(self) -> t.ActivityCheck:
+        """Check the activity log's whole chain now (admin)."""
+        return cast("t.ActivityCheck", self.call("POST", "/activity/check/"))
+
     def create_bulk_operation(self, body: t.CreateBulkOperationRequest) -> t.BulkOperation:
         """Do one thing to many rows: to these ids, or to all that match a list's query."""
         return cast("t.BulkOperation", self.call("POST", "/bulk-operations/", body))
@@ -43,6 +47,14 @@ class AccountsOperations(Calling):
     def delete_token(self, id: str, /) -> None:
         """Revoke a token at once."""
         self.call("DELETE", f"/tokens/{part(id)}/")
+
+    def export_activity(self, **query: Unpack[t.ExportActivityQuery]) -> None:
+        """The activity log as JSON lines in the order of its chain, to check it elsewhere (admin)."""
+        self.call("GET", "/activity/export/", query=query)
+
+    def get_activity_check(self) -> t.ActivityCheck:
+        """What the last check of the activity log's chain found (admin)."""
+        return cast("t.ActivityCheck", self.call("GET", "/activity/check/"))
 
     def get_bulk_operation(self, id: str, /) -> t.BulkOperation:
         """One bulk operation and how far it is."""
