@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from django.contrib.auth import login
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from apps.accounts import oidc
+from apps.accounts import oidc, sessions
 from apps.accounts.views import safe_target
 from apps.core.errors import ApplicationError
 
@@ -39,7 +38,7 @@ def callback(request: HttpRequest) -> HttpResponse:
     except ApplicationError as error:
         return _refused(request, error)
     target = request.session.pop(NEXT, "")
-    login(request, user, backend=BACKEND)  # a new session key: one that was fixed before is worth nothing
+    sessions.begin(request, user, how="provider", backend=BACKEND)
     return redirect(safe_target(request, target))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth import login, logout
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render, resolve_url
@@ -12,7 +11,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from apps.accounts import oidc, selectors, services
+from apps.accounts import oidc, selectors, services, sessions
 from apps.accounts.forms import SignInForm, TokenForm
 from apps.accounts.models import Role
 
@@ -22,7 +21,7 @@ from apps.accounts.models import Role
 def sign_in(request: HttpRequest) -> HttpResponse:
     form = SignInForm(request, request.POST or None)
     if request.method == "POST" and form.is_valid() and form.user is not None:
-        login(request, form.user)
+        sessions.begin(request, form.user, how="password")
         return redirect(safe_target(request, request.POST.get("next") or request.GET.get("next") or ""))
     status = 400 if request.method == "POST" else 200
     provider = settings.OIDC_LABEL if oidc.is_configured() else ""
@@ -39,7 +38,7 @@ def safe_target(request: HttpRequest, target: str) -> str:
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    logout(request)
+    sessions.end(request)
     return redirect(settings.LOGOUT_REDIRECT_URL)
 
 

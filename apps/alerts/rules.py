@@ -111,4 +111,11 @@ def _log(rule: AlertRule, verb: str, actor: str) -> None:
         "kind": rule.kind, "cluster": rule.cluster_id, "run": rule.run_id, "enabled": rule.enabled,
         "severity": rule.severity, "threshold": rule.threshold,
     }  # fmt: skip
-    log_activity(actor=actor, action=f"alert_rule.{verb}", target_kind="alert_rule", target_id=rule.pk, detail=detail)
+    log_activity(
+        actor=actor,
+        action=f"alert_rule.{verb}",
+        target_kind="alert_rule",
+        target_id=rule.pk,
+        cluster_id=rule.cluster_id,
+        detail=detail,
+    )

@@ -92,7 +92,13 @@ def acknowledge(*, alert: Alert, actor: str) -> Alert:
         acknowledged_at=now,
         acknowledged_by=actor,
     ):
-        log_activity(actor=actor, action="alert.acknowledge", target_kind="alert", target_id=alert.pk)
+        log_activity(
+            actor=actor,
+            action="alert.acknowledge",
+            target_kind="alert",
+            target_id=alert.pk,
+            cluster_id=alert.cluster_id,
+        )
         if alert.notified_at is not None:
             events.tell_followup(alert, messages.ALERT_ACKNOWLEDGED)
     return alert

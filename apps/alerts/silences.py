@@ -49,7 +49,12 @@ def create_silence(
     _check(silence, now)
     silence.save()
     log_activity(
-        actor=actor, action="silence.create", target_kind="silence", target_id=silence.pk, detail=_detail(silence)
+        actor=actor,
+        action="silence.create",
+        target_kind="silence",
+        target_id=silence.pk,
+        cluster_id=silence.cluster_id,
+        detail=_detail(silence),
     )
     return silence
 
@@ -62,7 +67,9 @@ def end_silence(*, silence: Silence, actor: str) -> Silence:
     if not ended:
         raise Conflict("This silence has ended already.", code="ended")
     silence.refresh_from_db()
-    log_activity(actor=actor, action="silence.end", target_kind="silence", target_id=silence.pk)
+    log_activity(
+        actor=actor, action="silence.end", target_kind="silence", target_id=silence.pk, cluster_id=silence.cluster_id
+    )
     return silence
 
 

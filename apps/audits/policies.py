@@ -78,7 +78,12 @@ def delete_policy(*, policy: AuditPolicy, actor: str) -> None:
 
 def _log(policy: AuditPolicy, verb: str, actor: str, detail: dict[str, Any]) -> None:
     log_activity(
-        actor=actor, action=f"audit_policy.{verb}", target_kind="audit_policy", target_id=policy.pk, detail=detail
+        actor=actor,
+        action=f"audit_policy.{verb}",
+        target_kind="audit_policy",
+        target_id=policy.pk,
+        cluster_id=policy.cluster_id,
+        detail=detail,
     )
 
 

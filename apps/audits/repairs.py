@@ -90,7 +90,14 @@ def request_repair(
         hold(placement=copy, source_kind=OWNER_KIND, source_id=repair.pk)
     record("repair", repair.pk, old="", new=repair.state, actor=actor)
     detail = {"placement": placement.pk, "path": placement.path, "from": chosen.path}
-    log_activity(actor=actor, action="repair.start", target_kind="repair", target_id=repair.pk, detail=detail)
+    log_activity(
+        actor=actor,
+        action="repair.start",
+        target_kind="repair",
+        target_id=repair.pk,
+        cluster_id=repair.placement.tier.cluster_id,
+        detail=detail,
+    )
     enqueue(SLICE, repair_id=repair.pk)
     return repair
 
@@ -101,7 +108,13 @@ def cancel_repair(*, repair: Repair, actor: str) -> Repair:
     repair.refresh_from_db()
     if not end(repair, State.CANCELLED, f"cancelled by {actor}"):
         raise Conflict(f"This repair has ended already ({repair.state}).")
-    log_activity(actor=actor, action="repair.cancel", target_kind="repair", target_id=repair.pk)
+    log_activity(
+        actor=actor,
+        action="repair.cancel",
+        target_kind="repair",
+        target_id=repair.pk,
+        cluster_id=repair.placement.tier.cluster_id,
+    )
     return repair
 
 

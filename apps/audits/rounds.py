@@ -41,7 +41,13 @@ def run_policy(*, policy: AuditPolicy, actor: str) -> AuditRound:
             row.save(force_insert=True)
     except IntegrityError as error:
         raise Conflict("This policy has just been started.") from error
-    log_activity(actor=actor, action="audit_policy.run", target_kind="audit_policy", target_id=policy.pk)
+    log_activity(
+        actor=actor,
+        action="audit_policy.run",
+        target_kind="audit_policy",
+        target_id=policy.pk,
+        cluster_id=policy.cluster_id,
+    )
     start(policy, row)
     return row
 

@@ -64,6 +64,7 @@ def request_audit(
         action=f"audit.{mode}",
         target_kind="audit",
         target_id=audit.pk,
+        cluster_id=audit.placement.tier.cluster_id,
         detail={"placement": placement.pk, "path": placement.path},
     )
     return audit
@@ -101,7 +102,13 @@ def cancel_audit(*, audit: Audit, actor: str) -> Audit:
     tasks.cancel_owner(owner_kind=OWNER_KIND, owner_id=audit.pk, reason=reason)
     if audit.ran_by == RanBy.WORKERS or audit.handed_out_at is None:
         handing.finish(audit, Verdict(Audit.Outcome.CANCELLED, reason))
-    log_activity(actor=actor, action="audit.cancel", target_kind="audit", target_id=audit.pk)
+    log_activity(
+        actor=actor,
+        action="audit.cancel",
+        target_kind="audit",
+        target_id=audit.pk,
+        cluster_id=audit.placement.tier.cluster_id,
+    )
     advance(audit.pk)
     audit.refresh_from_db()
     return audit

@@ -58,6 +58,7 @@ def register(*, tier: StorageTier, told: Mapping[str, Any], actor: str) -> Regis
         action="checkpoint.register",
         target_kind="placement",
         target_id=placement.pk,
+        cluster_id=placement.tier.cluster_id,
         detail={"path": path},
     )
     return Registered(placement, True)

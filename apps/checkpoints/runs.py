@@ -87,7 +87,9 @@ def update_run(*, run: TrainingRun, actor: str, **changes: Any) -> TrainingRun:
     for field, value in values.items():
         setattr(run, field, value)
     run.save(update_fields=list(values))
-    log_activity(actor=actor, action="run.update", target_kind="run", target_id=run.pk, detail=changes)
+    log_activity(
+        actor=actor, action="run.update", target_kind="run", target_id=run.pk, cluster_id=run.cluster_id, detail=changes
+    )
     return run
 
 

@@ -75,7 +75,14 @@ def request_scan(
     _hand_out(scan)
     record("inventoryscan", scan.pk, old="", new=scan.state, actor=actor)
     if is_logged:
-        log_activity(actor=actor, action="scan.request", target_kind="scan", target_id=scan.pk, detail={"root": place})
+        log_activity(
+            actor=actor,
+            action="scan.request",
+            target_kind="scan",
+            target_id=scan.pk,
+            cluster_id=scan.tier.cluster_id,
+            detail={"root": place},
+        )
     return scan
 
 
@@ -125,7 +132,9 @@ def cancel_scan(*, scan: InventoryScan, actor: str) -> InventoryScan:
         raise Conflict(f"This scan has ended already ({scan.state}); there is nothing to cancel.")
     reason = f"cancelled by {actor}"
     tasks.cancel_owner(owner_kind=OWNER_KIND, owner_id=scan.pk, reason=reason)
-    log_activity(actor=actor, action="scan.cancel", target_kind="scan", target_id=scan.pk)
+    log_activity(
+        actor=actor, action="scan.cancel", target_kind="scan", target_id=scan.pk, cluster_id=scan.tier.cluster_id
+    )
     if scan.agent_id is None:
         end(scan, InventoryScan.State.CANCELLED, reason)
     else:

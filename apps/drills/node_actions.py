@@ -61,7 +61,14 @@ def request_action(*, cluster: Cluster, node_name: str, what: str, actor: str) -
         raise Conflict(f"Something is at work on {node_name} already: wait for it.", code="node_busy") from problem
     transitions.record("nodeaction", action.pk, old="", new=action.state, actor=actor)
     detail = {"node": node_name, "what": what}
-    log_activity(actor=actor, action="node.act", target_kind="cluster", target_id=cluster.pk, detail=detail)
+    log_activity(
+        actor=actor,
+        action="node.act",
+        target_kind="cluster",
+        target_id=cluster.pk,
+        cluster_id=cluster.pk,
+        detail=detail,
+    )
     wake_owner(OWNER_KIND, action.pk)
     return action
 

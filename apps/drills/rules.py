@@ -35,7 +35,14 @@ def update_rules(*, cluster: Cluster, changes: Mapping[str, Any], actor: str) ->
     if runs is not None:
         rules.protected_runs.set(runs)
     detail = {"fields": sorted(changes)}
-    log_activity(actor=actor, action="rules.update", target_kind="cluster", target_id=cluster.pk, detail=detail)
+    log_activity(
+        actor=actor,
+        action="rules.update",
+        target_kind="cluster",
+        target_id=cluster.pk,
+        cluster_id=cluster.pk,
+        detail=detail,
+    )
     return rules
 
 
@@ -45,7 +52,9 @@ def reset_breaker(*, cluster: Cluster, actor: str) -> DrillRules:
     rules, _made = DrillRules.objects.get_or_create(cluster=cluster)
     rules.breaker_reset_at = timezone.now()
     rules.save(update_fields=["breaker_reset_at"])
-    log_activity(actor=actor, action="rules.reset_breaker", target_kind="cluster", target_id=cluster.pk)
+    log_activity(
+        actor=actor, action="rules.reset_breaker", target_kind="cluster", target_id=cluster.pk, cluster_id=cluster.pk
+    )
     return rules
 
 
@@ -58,7 +67,9 @@ def approve(*, drill: Drill, actor: str) -> Drill:
     waiting = Drill.objects.filter(pk=drill.pk, approved_at=None, state__in=UNFINISHED, started_at=None)
     if not safety.waits_for_approval(drill) or waiting.update(approved_at=now, approved_by=actor) != 1:
         raise Conflict("This drill does not wait for an approval.", code="not_waiting")
-    log_activity(actor=actor, action="drill.approve", target_kind="drill", target_id=drill.pk)
+    log_activity(
+        actor=actor, action="drill.approve", target_kind="drill", target_id=drill.pk, cluster_id=drill.cluster_id
+    )
     drill.refresh_from_db()
     wake_owner(OWNER_KIND, drill.pk)
     return drill

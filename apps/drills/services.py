@@ -65,7 +65,14 @@ def create_drill(
     )
     transitions.record(OWNER_KIND, drill.pk, old="", new=drill.state, actor=actor)
     detail = {"kind": drill.kind, "run": run.name, "plan": plan.name if plan else None}
-    log_activity(actor=actor, action="drill.create", target_kind="drill", target_id=drill.pk, detail=detail)
+    log_activity(
+        actor=actor,
+        action="drill.create",
+        target_kind="drill",
+        target_id=drill.pk,
+        cluster_id=drill.cluster_id,
+        detail=detail,
+    )
     wake_owner(OWNER_KIND, drill.pk)
     return drill
 
@@ -76,7 +83,9 @@ def cancel_drill(*, drill: Drill, actor: str) -> Drill:
     now = timezone.now()
     asked = Drill.objects.filter(pk=drill.pk, state__in=UNFINISHED, cancel_requested_at=None)
     if asked.update(cancel_requested_at=now, next_attempt_at=now) == 1:
-        log_activity(actor=actor, action="drill.cancel", target_kind="drill", target_id=drill.pk)
+        log_activity(
+            actor=actor, action="drill.cancel", target_kind="drill", target_id=drill.pk, cluster_id=drill.cluster_id
+        )
         drill.refresh_from_db()
         _begin_cancel(drill, actor)
         return drill
@@ -103,8 +112,10 @@ def stop_all_drills(*, actor: str, reason: str = "") -> int:
     DrillControl.objects.update_or_create(
         pk=1, defaults={"stopped_at": now, "stopped_by": actor, "reason": reason.strip()[:500]}
     )
+    # Held before the first entry: who cancels one of them holds it too while waiting for the log.
+    waiting = Drill.objects.select_for_update().filter(state__in=UNFINISHED, cancel_requested_at=None)
+    open_drills = list(waiting.order_by("pk"))
     log_activity(actor=actor, action="drills.stop", target_kind="drills", target_id="all", detail={"reason": reason})
-    open_drills = list(Drill.objects.filter(state__in=UNFINISHED, cancel_requested_at=None))
     for drill in open_drills:
         cancel_drill(drill=drill, actor=actor)
     return len(open_drills)
@@ -142,7 +153,14 @@ def create_plan(*, run: TrainingRun, spec: Mapping[str, Any], actor: str) -> Dri
     plan = DrillPlan(run=run, created_by=actor, created_at=timezone.now(), **own, **settings)
     plan.next_at = _next_at(plan)
     _save_named(plan)
-    log_activity(actor=actor, action="plan.create", target_kind="plan", target_id=plan.pk, detail={"name": plan.name})
+    log_activity(
+        actor=actor,
+        action="plan.create",
+        target_kind="plan",
+        target_id=plan.pk,
+        cluster_id=plan.run.cluster_id,
+        detail={"name": plan.name},
+    )
     return plan
 
 
@@ -166,7 +184,12 @@ def update_plan(*, plan: DrillPlan, changes: Mapping[str, Any], actor: str) -> D
         raise Conflict("Somebody changed this plan meanwhile: load it again, then change it.", code="stale")
     _save_named(plan)
     log_activity(
-        actor=actor, action="plan.update", target_kind="plan", target_id=plan.pk, detail={"fields": sorted(changes)}
+        actor=actor,
+        action="plan.update",
+        target_kind="plan",
+        target_id=plan.pk,
+        cluster_id=plan.run.cluster_id,
+        detail={"fields": sorted(changes)},
     )
     return plan
 
@@ -174,7 +197,14 @@ def update_plan(*, plan: DrillPlan, changes: Mapping[str, Any], actor: str) -> D
 @transaction.atomic
 def delete_plan(*, plan: DrillPlan, actor: str) -> None:
     """Its drills stay, with their own copy of the settings."""
-    log_activity(actor=actor, action="plan.delete", target_kind="plan", target_id=plan.pk, detail={"name": plan.name})
+    log_activity(
+        actor=actor,
+        action="plan.delete",
+        target_kind="plan",
+        target_id=plan.pk,
+        cluster_id=plan.run.cluster_id,
+        detail={"name": plan.name},
+    )
     plan.delete()
 
 

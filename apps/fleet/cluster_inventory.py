@@ -37,7 +37,9 @@ def wake_due() -> None:
 
 def request_inventory(*, cluster: Cluster, actor: str) -> None:
     """Take one now, beside the schedule."""
-    log_activity(actor=actor, action="cluster.inventory", target_kind="cluster", target_id=cluster.pk)
+    log_activity(
+        actor=actor, action="cluster.inventory", target_kind="cluster", target_id=cluster.pk, cluster_id=cluster.pk
+    )
     request_again(cluster)
 
 

@@ -50,7 +50,12 @@ def _enrol(request: EnrolRequest, token: JoinToken, address: str) -> tuple[Agent
     agent = _written(agent, node, request, token, credential, repeated=repeated)
     detail = {"join_token": token.pk, "address": address, "node": request.node_name, "repeated": repeated}
     log_activity(
-        actor=f"join token {token.pk}", action="agent.enrol", target_kind="agent", target_id=agent.pk, detail=detail
+        actor=f"join token {token.pk}",
+        action="agent.enrol",
+        target_kind="agent",
+        target_id=agent.pk,
+        cluster_id=token.cluster_id,
+        detail=detail,
     )
     return agent, credential
 

@@ -46,7 +46,12 @@ def create_cluster(
         created_at=timezone.now(),
     )
     log_activity(
-        actor=actor, action="cluster.create", target_kind="cluster", target_id=cluster.pk, detail={"name": name}
+        actor=actor,
+        action="cluster.create",
+        target_kind="cluster",
+        target_id=cluster.pk,
+        cluster_id=cluster.pk,
+        detail={"name": name},
     )
     return cluster
 
@@ -61,7 +66,14 @@ def update_cluster(*, cluster: Cluster, changes: dict[str, Any], actor: str) -> 
         setattr(cluster, name, value)
     cluster.save(update_fields=list(changes))
     detail = {name: str(value) if isinstance(value, Decimal) else value for name, value in changes.items()}
-    log_activity(actor=actor, action="cluster.update", target_kind="cluster", target_id=cluster.pk, detail=detail)
+    log_activity(
+        actor=actor,
+        action="cluster.update",
+        target_kind="cluster",
+        target_id=cluster.pk,
+        cluster_id=cluster.pk,
+        detail=detail,
+    )
     return cluster
 
 
@@ -88,7 +100,14 @@ def create_join_token(
         expires_at=now + timedelta(hours=hours),
     )
     detail = {"cluster": cluster.name, "max_uses": max_uses, "hours": hours, "cidr": token.cidr}
-    log_activity(actor=actor, action="join_token.create", target_kind="join_token", target_id=token.pk, detail=detail)
+    log_activity(
+        actor=actor,
+        action="join_token.create",
+        target_kind="join_token",
+        target_id=token.pk,
+        cluster_id=token.cluster_id,
+        detail=detail,
+    )
     return token, secret
 
 
@@ -96,7 +115,13 @@ def create_join_token(
 def revoke_join_token(*, token: JoinToken, actor: str) -> None:
     """Nobody joins with it from now on; who has joined stays. Revoking twice changes nothing."""
     if JoinToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
-        log_activity(actor=actor, action="join_token.revoke", target_kind="join_token", target_id=token.pk)
+        log_activity(
+            actor=actor,
+            action="join_token.revoke",
+            target_kind="join_token",
+            target_id=token.pk,
+            cluster_id=token.cluster_id,
+        )
     token.refresh_from_db()
 
 
@@ -152,7 +177,14 @@ def resume_agent(*, agent: Agent, actor: str) -> Agent:
 
 
 def _changed(agent: Agent, action: str, actor: str, detail: dict[str, Any] | None = None) -> Agent:
-    log_activity(actor=actor, action=action, target_kind="agent", target_id=agent.pk, detail=detail)
+    log_activity(
+        actor=actor,
+        action=action,
+        target_kind="agent",
+        target_id=agent.pk,
+        cluster_id=agent.node.cluster_id,
+        detail=detail,
+    )
     announce(f"agent:{agent.pk}")
     agent.refresh_from_db()
     return agent

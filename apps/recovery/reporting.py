@@ -53,7 +53,13 @@ def report_incident(
         incident=incident, created_at=now, checkpoint_step=checkpoint_step, **_given(fault_at, resumed_at)
     )
     transitions.record("recovery", recovery.pk, old="", new=recovery.state, actor=actor, reason=detail or "reported")
-    log_activity(actor=actor, action="incident.report", target_kind="incident", target_id=incident.pk)
+    log_activity(
+        actor=actor,
+        action="incident.report",
+        target_kind="incident",
+        target_id=incident.pk,
+        cluster_id=incident.run.cluster_id,
+    )
     return incident
 
 

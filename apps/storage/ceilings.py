@@ -44,7 +44,12 @@ def request_measurement(*, tier: StorageTier, actor: str) -> CeilingRun:
     tasks.create_task(agent=agent, kind=TaskKind.CEILING, params=params, owner_kind=OWNER_KIND, owner_id=run.pk)
     record(OWNER_KIND, run.pk, old="", new=run.state, actor=actor)
     log_activity(
-        actor=actor, action="tier.measure", target_kind="tier", target_id=tier.pk, detail={"agent": agent.node.name}
+        actor=actor,
+        action="tier.measure",
+        target_kind="tier",
+        target_id=tier.pk,
+        cluster_id=tier.cluster_id,
+        detail={"agent": agent.node.name},
     )
     return run
 

@@ -51,7 +51,14 @@ def create_tier(
     tier = StorageTier(cluster=cluster, name=name, kind=kind, uri=uri, created_at=timezone.now(), **details)
     _schedule(tier)
     _save(tier)
-    log_activity(actor=actor, action="tier.create", target_kind="tier", target_id=tier.pk, detail={"uri": tier.uri})
+    log_activity(
+        actor=actor,
+        action="tier.create",
+        target_kind="tier",
+        target_id=tier.pk,
+        cluster_id=tier.cluster_id,
+        detail={"uri": tier.uri},
+    )
     return tier
 
 
@@ -71,7 +78,12 @@ def update_tier(*, tier: StorageTier, actor: str, **changes: Any) -> StorageTier
         _schedule(tier)
     _save(tier)
     log_activity(
-        actor=actor, action="tier.update", target_kind="tier", target_id=tier.pk, detail={"fields": sorted(changes)}
+        actor=actor,
+        action="tier.update",
+        target_kind="tier",
+        target_id=tier.pk,
+        cluster_id=tier.cluster_id,
+        detail={"fields": sorted(changes)},
     )
     return tier
 

@@ -68,5 +68,10 @@ def set_labels(*, checkpoint: Checkpoint, labels: list[str], actor: str) -> list
 
 def _log_mark(checkpoint: Checkpoint, verb: str, actor: str, detail: dict[str, Any]) -> None:
     log_activity(
-        actor=actor, action=f"checkpoint.{verb}", target_kind="checkpoint", target_id=checkpoint.pk, detail=detail
+        actor=actor,
+        action=f"checkpoint.{verb}",
+        target_kind="checkpoint",
+        target_id=checkpoint.pk,
+        cluster_id=checkpoint.run.cluster_id,
+        detail=detail,
     )

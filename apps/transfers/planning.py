@@ -70,6 +70,7 @@ def run_policy(*, policy: RetentionPolicy, planned_at: datetime | None = None, a
         action="policy.run",
         target_kind="retention_policy",
         target_id=policy.pk,
+        cluster_id=policy.cluster_id,
         detail={"migration": migration.pk, "plan_only": policy.plan_only},
     )
     if not policy.plan_only:

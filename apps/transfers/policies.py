@@ -73,7 +73,12 @@ def delete_policy(*, policy: RetentionPolicy, actor: str) -> None:
 
 def _log(policy: RetentionPolicy, verb: str, actor: str, detail: dict[str, Any]) -> None:
     log_activity(
-        actor=actor, action=f"policy.{verb}", target_kind="retention_policy", target_id=policy.pk, detail=detail
+        actor=actor,
+        action=f"policy.{verb}",
+        target_kind="retention_policy",
+        target_id=policy.pk,
+        cluster_id=policy.cluster_id,
+        detail=detail,
     )
 
 

@@ -59,5 +59,6 @@ def _log(limit: TierRateLimit, verb: str, actor: str) -> None:
         action=f"rate_limit.{verb}",
         target_kind="tier",
         target_id=limit.tier_id,
+        cluster_id=limit.tier.cluster_id,
         detail={"max_bytes_per_second": limit.max_bytes_per_second},
     )

@@ -85,6 +85,7 @@ def request_transfer(
         action=f"transfer.{kind}",
         target_kind="transfer",
         target_id=transfer.pk,
+        cluster_id=transfer.cluster_id,
         detail={"from": placement.path, "to": target_path},
     )
     enqueue(SLICE, transfer_id=transfer.pk)
@@ -264,7 +265,13 @@ def cancel(*, transfer: Transfer, actor: str) -> Transfer:
 
 
 def _told(transfer: Transfer, verb: str, actor: str) -> Transfer:
-    log_activity(actor=actor, action=f"transfer.{verb}", target_kind="transfer", target_id=transfer.pk)
+    log_activity(
+        actor=actor,
+        action=f"transfer.{verb}",
+        target_kind="transfer",
+        target_id=transfer.pk,
+        cluster_id=transfer.cluster_id,
+    )
     announce(f"transfer:{transfer.pk}")
     transfer.refresh_from_db()
     return transfer

@@ -95,7 +95,7 @@ OPERATIONS: dict[str, Needs] = {
     "get_tier": VIEWER,
     "create_tier": Needs(
         ADMIN,
-        body=lambda ids: {"cluster": ids["cluster"], "name": "nas", "kind": "nas", "uri": "/nas"},
+        body=lambda ids: {"cluster": ids["cluster"], "name": "archive", "kind": "nas", "uri": "/archive"},
     ),
     "update_tier": Needs(ADMIN, body=lambda _ids: {"speed_order": 1}),
     "list_tier_ceilings": VIEWER,

@@ -15,6 +15,7 @@ from muster_agent.formats.places import bucket_and_prefix
 from muster_agent.jobs.checkpoint_place import place_at
 from muster_agent.jobs.failpoints import REPAIR_POINTS
 
+from apps.accounts.models import ActivityEntry
 from apps.alerts import services as alerts
 from apps.alerts.models import Alert
 from apps.audits import policies, repairing, repairs, rounds
@@ -80,6 +81,8 @@ def test_damage_is_skipped_alerted_repaired_and_proven(tiers: Tiers) -> None:
     alert = Alert.objects.get(rule="damage", state="open")
     assert "bytes" in alert.summary and alert.subject_id == copy.checkpoint_id
     repair = drive(repairs.request_repair(placement=copy, actor="olga"))
+    entry = ActivityEntry.objects.get(action="repair.start")
+    assert (entry.actor, entry.target_id, entry.cluster_id) == ("olga", repair.pk, copy.tier.cluster_id)
     assert repair.state == "done", repair.problem
     assert shard_of(tiers).read_bytes() == good
     assert repair.chunk_count == 1 and 0 < repair.written_bytes <= 4 * 1024 * 1024
