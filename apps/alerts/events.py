@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,9 +11,10 @@ from django.db import transaction
 from django.db.models import Prefetch
 from django.utils import timezone
 
-from apps.alerts import messages
+from apps.alerts import flapping, messages
 from apps.alerts.models import Alert, Channel, Delivery, Event
 from apps.alerts.wants import ONLY_ALERTS, Wishes
+from apps.core import units
 from apps.core.dispatch import enqueue
 from apps.fleet.models import Cluster
 
@@ -68,9 +69,14 @@ def send_to(draft: Draft, channels: Iterable[Channel], *, requested_by: str = ""
     return event
 
 
-def tell_opened(alert: Alert) -> None:
-    """Everybody who wants alerts of its severity."""
-    publish(_of_alert(alert, messages.ALERT_OPENED), enabled_channels())
+def tell_opened(alert: Alert, opened_count: int = 0) -> None:
+    """Everybody who wants alerts of its severity. `opened_count`: where it flaps, how often it opened lately."""
+    draft = _of_alert(alert, messages.ALERT_OPENED)
+    if opened_count:
+        window = units.duration(flapping.WINDOW.total_seconds())
+        told = f"Flapping: opened {opened_count} times within {window}, and is told again once it stays away. "
+        draft = replace(draft, data={**draft.data, "summary": f"{told}{alert.summary}"})
+    publish(draft, enabled_channels())
 
 
 def tell_followup(alert: Alert, event_type: str) -> None:
@@ -94,7 +100,7 @@ def _of_alert(alert: Alert, event_type: str) -> Draft:
         "subject_id": alert.subject_id, "cluster": alert.cluster_id, "cluster_name": cluster.name if cluster else None,
         "run": alert.run_id, "run_name": run.name if run else None, "opened_at": _iso(alert.opened_at),
         "acknowledged_at": _iso(alert.acknowledged_at), "acknowledged_by": alert.acknowledged_by,
-        "resolved_at": _iso(alert.resolved_at), "page": "/alerts/",
+        "resolved_at": _iso(alert.resolved_at), "flapping": alert.flapping_at is not None, "page": "/alerts/",
     }  # fmt: skip
     return Draft(event_type, _subject(alert), alert.cluster_id, data, timezone.now(), alert.severity)
 

@@ -92,7 +92,10 @@ class Alert(models.Model):
     summary = models.TextField()
     opened_at = models.DateTimeField()
     notified_at = models.DateTimeField(null=True)
-    """When it was told to the channels; None while a silence keeps it."""
+    """When it was told to the channels; None while a silence keeps it, or while it flaps."""
+    flapping_at = models.DateTimeField(null=True)
+    """When it was told as flapping (`flapping`); further ones of its rule and subject are not told until `calm_at`."""
+    calm_at = models.DateTimeField(null=True)
     acknowledged_at = models.DateTimeField(null=True)
     acknowledged_by = models.CharField(max_length=150, blank=True)
     resolved_at = models.DateTimeField(null=True)
@@ -105,7 +108,13 @@ class Alert(models.Model):
                 name="one_open_alert_per_subject",
             )
         ]
-        indexes = [models.Index(fields=["-opened_at", "-id"], name="alert_newest")]
+        indexes = [
+            models.Index(fields=["-opened_at", "-id"], name="alert_newest"),
+            models.Index(fields=["notified_at"], name="alert_told"),
+            models.Index(
+                fields=["flapping_at"], name="alert_flapping", condition=Q(flapping_at__isnull=False, calm_at=None)
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.summary}"
@@ -193,7 +202,7 @@ class Event(models.Model):
     data = models.JSONField()
     at = models.DateTimeField()
     source_key = models.CharField(max_length=64, null=True, unique=True)
-    """What it was made from, so that it is made once: `transition:4711`."""
+    """What it was made from, so that it is made once: `transition:4711:drill.failed`."""
 
     class Meta:
         indexes = [models.Index(fields=["at"], name="event_age")]

@@ -21,12 +21,16 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
     silence = serializers.SerializerMethodField(help_text="The id of the silence that keeps it from being told.")
     rule = serializers.CharField(help_text=", ".join(Alert.Rule.values))
     state = serializers.CharField(help_text=", ".join(Alert.State.values))
+    flapping_at = serializers.DateTimeField(
+        allow_null=True, help_text="When it was told as flapping; until `calm_at` no further one of its kind is told."
+    )
 
     class Meta:
         model = Alert
         fields = [
             "id", "cluster", "cluster_name", "run", "run_name", "rule", "severity", "subject_kind", "subject_id",
-            "state", "summary", "silence", "opened_at", "acknowledged_at", "acknowledged_by", "resolved_at",
+            "state", "summary", "silence", "flapping_at", "calm_at", "opened_at", "acknowledged_at", "acknowledged_by",
+            "resolved_at",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.accounts.services import log_activity
-from apps.alerts import conditions, events, messages, rules
+from apps.alerts import conditions, events, flapping, messages, rules
 from apps.alerts.condition import Condition
 from apps.alerts.deciding import Rules, is_exceeded, silence_for
 from apps.alerts.models import Alert
@@ -33,26 +33,40 @@ def evaluate() -> None:
         if key not in wrong:
             resolve(alert)
     _tell_untold()
+    _tell_calm()
 
 
 def _tell_untold() -> None:
-    """Alerts that just opened, or whose silence has ended; each is told once."""
+    """Alerts that just opened, or whose silence has ended; each is told once, and one that flaps as such."""
     now = timezone.now()
-    silences = standing_silences(now)
     untold = Alert.objects.filter(state__in=UNRESOLVED, notified_at=None).select_related("cluster", "run")
-    for alert in untold.order_by("pk")[:AT_ONCE]:
-        if silence_for(alert, silences, now) is None:
-            _tell(alert)
+    if not (found := list(untold.order_by("pk")[:AT_ONCE])):
+        return
+    silences, flaps = standing_silences(now), flapping.look(now)
+    for alert in found:
+        if silence_for(alert, silences, now) is None and not flaps.keeps(alert):
+            _tell(alert, flaps.opened_count(alert))
 
 
 @transaction.atomic
-def _tell(alert: Alert) -> None:
-    """Whoever marks the alert tells it. One that was acknowledged under its silence has its somebody already."""
-    now = timezone.now()
+def _tell(alert: Alert, opened_count: int) -> None:
+    """Whoever marks the alert tells it. One that was acknowledged under its silence has its somebody already.
+    `opened_count`: how often it opened lately where that is too often, else 0."""
+    now, is_open = timezone.now(), alert.state == Alert.State.OPEN
+    told = {"notified_at": now, "flapping_at": now if opened_count and is_open else None}
     mine = Alert.objects.filter(pk=alert.pk, notified_at=None, state__in=UNRESOLVED)
-    if mine.update(notified_at=now) == 1 and alert.state == Alert.State.OPEN:
-        alert.notified_at = now
-        events.tell_opened(alert)
+    if mine.update(**told) == 1 and is_open:
+        alert.notified_at, alert.flapping_at = told["notified_at"], told["flapping_at"]
+        events.tell_opened(alert, opened_count)
+
+
+def _tell_calm() -> None:
+    """The end of what was told as flapping, once it stays away."""
+    now = timezone.now()
+    for alert in flapping.calm(now):
+        with transaction.atomic():
+            if flapping.end(alert, now):
+                events.tell_followup(alert, messages.ALERT_RESOLVED)
 
 
 def _wrong(every: Rules) -> dict[tuple[str, str, str], tuple[Condition, str]]:
@@ -71,7 +85,7 @@ def resolve(alert: Alert) -> bool:
     now, reason = timezone.now(), "the cause is gone"
     if not transition(alert, old=UNRESOLVED, new=Alert.State.RESOLVED, reason=reason, resolved_at=now):
         return False
-    if alert.notified_at is not None:
+    if alert.notified_at is not None and alert.flapping_at is None:
         events.tell_followup(alert, messages.ALERT_RESOLVED)
     return True
 

@@ -13,7 +13,8 @@ EVENT_TYPES = (
     *ALERT_TYPES,
     "drill.started", "drill.passed", "drill.breached", "drill.failed", "drill.lost", "drill.cancelled", "drill.skipped",
     "agent.lost", "agent.recovered",
-    "checkpoint.verified", "checkpoint.corrupt",
+    "checkpoint.registered", "checkpoint.completed", "checkpoint.verified", "checkpoint.corrupt", "checkpoint.expired",
+    "objective.breached", "objective.recovered",
     "scan.finished", "scan.failed",
     "transfer.completed", "transfer.failed",
 )  # fmt: skip

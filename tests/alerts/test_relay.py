@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import factories
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.alerts import relay
 from apps.alerts.models import Channel, Event
 from apps.audits.models import Audit
-from apps.checkpoints.models import InventoryScan, TrainingRun
+from apps.checkpoints.models import Checkpoint, InventoryScan, Placement, TrainingRun
 from apps.core.models import Transition
 from apps.core.transitions import record, transition
 from apps.drills import finish
 from apps.drills.models import Drill
 from apps.fleet.models import Agent
+from apps.storage.models import StorageTier
+from apps.transfers.models import Transfer
 
 pytestmark = pytest.mark.django_db
 URL = "https://93.184.215.14/hook"
@@ -62,8 +66,8 @@ def test_the_end_of_a_drill_is_told_with_its_outcome(
 ) -> None:
     one = drill(run, objective_state=objective, seconds=95.0, objective_seconds=90.0)
     finish.finish(one, Drill.Outcome(outcome), "the reason: of it")
-    assert events() == [told]
-    event = Event.objects.get()
+    assert [one for one in events() if one.startswith("drill.")] == [told]
+    event = Event.objects.get(type=told)
     assert (event.subject, event.cluster_id) == (f"drill/{one.pk}", run.cluster_id)
     assert event.data["seconds"] == 95.0 and event.data["run_name"] == "llama-70b"
     assert "the reason: of it" in event.data["summary"]
@@ -146,3 +150,74 @@ def test_two_beats_at_once_tell_each_change_once(channel: Callable[..., Channel]
         beat.join()
     assert Event.objects.count() == 6
     assert not Transition.objects.filter(processed_at=None).exists()
+
+
+# -- checkpoints and objectives ----------------------------------------------------------------------------------------
+def seen(run: TrainingRun, old: str, new: str, **fields: Any) -> Placement:
+    """A copy with the change that a scan writes."""
+    fields.setdefault("tier", StorageTier.objects.filter(cluster=run.cluster).first() or factories.tier(run.cluster))
+    copy = factories.placement(run, fields.pop("tier"), **fields)
+    record("placement", copy.pk, old=old, new=new, reason="seen by scn_1")
+    return copy
+
+
+def test_a_checkpoint_is_told_once_when_known_and_once_when_complete(run: TrainingRun, hook: Channel) -> None:
+    copy = seen(run, "", "in_progress", status="in_progress")
+    assert events() == ["checkpoint.registered"]
+    record("placement", copy.pk, old="in_progress", new="complete")
+    assert events() == ["checkpoint.registered", "checkpoint.completed"]
+    event = Event.objects.get(type="checkpoint.completed")
+    assert (event.subject, event.cluster_id) == (f"checkpoint/{copy.checkpoint_id}", run.cluster_id)
+    assert event.data["summary"] == f"Step {copy.checkpoint.step} of llama-70b is complete on {copy.tier.name}."
+    assert (event.data["run"], event.data["placement"], event.data["status"]) == (run.pk, copy.pk, "complete")
+    record("placement", copy.pk, old="missing", new="complete")
+    seen(run, "", "complete", tier=factories.tier(run.cluster, "nas", "/nas"))
+    assert len(events()) == 2, "a copy that is back, or made elsewhere, is no new checkpoint"
+
+
+def test_a_save_that_is_seen_complete_at_once_is_both(run: TrainingRun, hook: Channel) -> None:
+    seen(run, "", "complete")
+    assert events() == ["checkpoint.registered", "checkpoint.completed"]
+
+
+def test_what_the_first_inventory_finds_from_long_ago_is_no_news(run: TrainingRun, hook: Channel) -> None:
+    copy = factories.placement(run, factories.tier(run.cluster))
+    Checkpoint.objects.update(saved_at=timezone.now() - timedelta(days=2))
+    record("placement", copy.pk, old="", new="complete")
+    assert events() == []
+
+
+def test_a_copy_that_a_policy_lets_go_is_told_with_what_is_left(run: TrainingRun, hook: Channel) -> None:
+    tier, cold = factories.tier(run.cluster), factories.tier(run.cluster, "nas", "/nas")
+    copy = factories.placement(run, tier)
+    factories.placement(run, cold)
+    for kind, told in (("move", ["transfer.completed"]), ("expire", ["transfer.completed", "checkpoint.expired"])):
+        transfer = Transfer.objects.create(
+            cluster=run.cluster, checkpoint=copy.checkpoint, kind=kind, source=copy, state="retiring",
+            requested_by="x", created_at=timezone.now(),
+        )  # fmt: skip
+        Event.objects.all().delete()
+        transition(transfer, old="retiring", new="done")
+        assert events() == told
+    event = Event.objects.get(type="checkpoint.expired")
+    assert event.data["copy_count"] == 1
+    assert "has expired; 1 of its copies are left." in event.data["summary"]
+
+
+def test_an_objective_is_told_when_it_turns_and_not_with_every_drill(run: TrainingRun, hook: Channel) -> None:
+    for state in ("met", "breached", "breached", "none", "met", "met"):
+        finish.finish(drill(run, objective_state=state), Drill.Outcome.PASSED, "")
+        finish.finish(drill(run, objective_state="met", kind="herd"), Drill.Outcome.PASSED, "")
+    told = [one for one in events() if one.startswith("objective.")]
+    assert told == ["objective.breached", "objective.recovered"]
+    assert set(Event.objects.filter(type__startswith="objective.").values_list("subject", flat=True)) == {
+        f"run/{run.pk}"
+    }
+
+
+def test_the_row_of_a_change_is_read_once(run: TrainingRun, channel: Callable[..., Channel]) -> None:
+    channel(target=URL, event_types=["drill.*"])
+    finish.finish(drill(run, objective_state="none"), Drill.Outcome.PASSED, "")
+    with CaptureQueriesContext(connection) as queries:
+        relay.relay()
+    assert sum('FROM "drills_drill"' in one["sql"] for one in queries if '"drills_drill"."id" =' in one["sql"]) == 1

@@ -75,7 +75,7 @@ ACTIVITY = ListSpec(
     plural="entries",
     rows=_activity,
     sorts=(Sort("newest", "newest", "-at"), Sort("oldest", "oldest", "at")),
-    search_for="Who, what or request id",
+    search_for="Who or what",
     search=by_text("actor", "action", "target_id", "request_id"),
     time_field="at",
     links={"cluster": lambda rows, value: rows.filter(cluster_id=value)},

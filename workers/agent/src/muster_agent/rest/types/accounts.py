@@ -41,7 +41,19 @@ class Activity(TypedDict):
     action: str
     target_kind: str
     target_id: str
+    cluster: str
+    request_id: str
     detail: NotRequired[Any]
+    previous: str
+    digest: str
+
+
+class ActivityCheck(TypedDict):
+    at: str
+    up_to_id: int
+    entry_count: int
+    broken_id: int | None
+    problem: NotRequired[str]
 
 
 class BulkItem(TypedDict):
@@ -182,9 +194,21 @@ class WhoAmI(TypedDict):
 class ListActivityQuery(TypedDict, total=False):
     """Of `list_activity`."""
 
+    action: str
+    actor: str
+    cluster: str
     cursor: str
     limit: int
+    request_id: str
     sort: Literal["at", "-at"]
+    target_id: str
+    target_kind: str
+
+
+class ExportActivityQuery(TypedDict, total=False):
+    """Of `export_activity`."""
+
+    after: int
 
 
 class ListBulkOperationsQuery(TypedDict, total=False):

@@ -40,6 +40,8 @@ class Alert(TypedDict):
     state: str
     summary: str
     silence: str | None
+    flapping_at: str | None
+    calm_at: str | None
     opened_at: str
     acknowledged_at: str | None
     acknowledged_by: str
