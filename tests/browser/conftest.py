@@ -45,6 +45,13 @@ print(json.dumps({{**pages_of(scene), **operator_pages_of(scene), **admin_pages_
 """
 
 
+HOSTILE = f"""{SEED}
+from dashboard.stored_text import MARKUP, plant
+plant(MARKUP)
+scene.users["admin"].save(update_fields=["username"])
+"""
+"""The scene with every free text in it replaced by markup; the admin can still sign in."""
+
 NOTHING = """
 import sys, django
 sys.path[:0] = [{tests!r}]
@@ -96,6 +103,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def empty_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """An installation on its first day: one admin, and nothing else."""
     with _serving(tmp_path_factory.mktemp("empty"), NOTHING) as served:
+        yield served
+
+
+@pytest.fixture
+def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The scene's fleet, in which every name, path and reason is markup that would run."""
+    with _serving(tmp_path_factory.mktemp("hostile"), HOSTILE) as served:
         yield served
 
 

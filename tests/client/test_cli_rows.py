@@ -9,6 +9,7 @@ import json
 import factories
 import pytest
 import yaml
+from dashboard.stored_text import TERMINAL
 from django.utils import timezone
 from muster_agent.cli.kinds import KINDS
 from muster_agent.cli.shapes import seconds, yaml_of
@@ -62,6 +63,22 @@ def test_a_name_from_disk_is_no_formula_and_no_command_of_the_terminal(operator:
     assert f"'{FORMULA}" in muster("get", "checkpoints", "-o", "csv").stdout
     Placement.objects.update(path="/ckpt/\x1b[31mred")
     assert "\x1b" not in muster("get", "placements", "-o", "wide").stdout
+
+
+def test_no_text_that_was_stored_is_a_command_of_the_terminal_or_a_line_of_its_own(placement: Placement) -> None:
+    text = "".join(TERMINAL)
+    Placement.objects.update(path=f"/ckpt/{text}", not_resumable_reasons=[text])
+    node = factories.node(placement.tier.cluster, facts={f"team{text}": {f"of{text}": text}})
+    for words in (
+        ("get", "placements", "-o", "wide"),
+        ("describe", "placement", placement.pk),
+        ("describe", "node", node.pk),
+    ):
+        told = muster(*words).stdout
+        assert "\\x1b[31mred" in told, words
+        lines = told.split("\n")
+        assert all(line.isprintable() for line in lines), words
+        assert not [line for line in lines if line.startswith(("2026", "INFO", "ok"))], words
 
 
 def test_a_limit_says_that_there_is_more_and_all_gives_it(operator: str) -> None:

@@ -8,7 +8,9 @@ import sys
 from typing import Any
 
 import pytest
+from dashboard.stored_text import TERMINAL
 from django.test import Client
+from muster_agent.protocol.printable import LineFormatter
 from pytest_django.fixtures import Settings
 
 from apps.core import logs
@@ -44,6 +46,30 @@ def test_what_was_given_as_extra_is_a_field_and_never_replaces_ours() -> None:
 def test_no_message_breaks_the_line(message: str) -> None:
     told = formatted(record(message))
     assert told["message"] == message
+
+
+@pytest.mark.parametrize("text", TERMINAL)
+def test_no_text_begins_a_line_of_the_log_or_reaches_the_terminal(text: str) -> None:
+    said = LineFormatter("%(levelname)s %(message)s").format(record("a node is called %s", text))
+    assert said.isprintable()
+    assert formatted(record(text))["message"] == text
+    try:
+        raise ValueError(text)
+    except ValueError:
+        made = record("it failed")
+        made.exc_info = sys.exc_info()
+    traceback = LineFormatter("%(message)s").format(made).splitlines()
+    assert traceback[0] == "it failed" and all(line.isprintable() for line in traceback)
+
+
+def test_a_traceback_s_lines_stand_in_and_cannot_pass_for_a_message() -> None:
+    try:
+        raise ValueError("x\n2026-01-01T00:00:00 INFO all is well")
+    except ValueError:
+        made = record("it failed")
+        made.exc_info = sys.exc_info()
+    first, *others = LineFormatter("%(message)s").format(made).split("\n")
+    assert first == "it failed" and all(line.startswith("  ") for line in others)
 
 
 def test_arguments_that_do_not_fit_are_logged_all_the_same() -> None:

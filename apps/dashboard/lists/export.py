@@ -12,6 +12,7 @@ from typing import Any
 
 from django.http import HttpRequest, QueryDict, StreamingHttpResponse
 from django.utils import timezone
+from muster_agent.protocol.spreadsheets import inert_cell
 
 from apps.core.pagination import keyset_page
 from apps.core.streaming import streamed
@@ -19,7 +20,6 @@ from apps.dashboard.lists.spec import ListSpec, Rows
 
 CHUNK = 500
 FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def export(spec: ListSpec, request: HttpRequest, rows: Rows, kind: str) -> StreamingHttpResponse:
@@ -46,7 +46,7 @@ def csv_of(spec: ListSpec, chunks: Iterator[list[Any]]) -> Iterator[str]:
     writer = csv.writer(buffer)
     writer.writerow([name for name, _path in spec.columns])
     for rows in chunks:
-        writer.writerows([cell(value) for value in values_of(spec, row)] for row in rows)
+        writer.writerows([inert_cell(value) for value in values_of(spec, row)] for row in rows)
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
@@ -67,17 +67,6 @@ def json_of(spec: ListSpec, chunks: Iterator[list[Any]]) -> Iterator[str]:
 
 def values_of(spec: ListSpec, row: Any) -> list[Any]:
     return [_plain(path(row) if callable(path) else _at(row, path)) for _name, path in spec.columns]
-
-
-def cell(value: Any) -> Any:
-    """One value as a spreadsheet may have it. Numbers stay numbers; a text that begins like a formula gets a `'`."""
-    if value is None:
-        return ""
-    if isinstance(value, (dict, list)):
-        value = json.dumps(value)
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return "'" + value
-    return value
 
 
 def _at(row: Any, path: str) -> Any:

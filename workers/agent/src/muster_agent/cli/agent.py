@@ -213,7 +213,11 @@ def run(verbose: bool, state_dir: str | None) -> None:
     state = state_directory(state_dir)
     config = _config(state)
     level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    from muster_agent.protocol.printable import LineFormatter
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=level)
     from muster_agent.formats.fence import keep_to
     from muster_agent.runtime.loop import Agent
 

@@ -10,6 +10,9 @@ from typing import IO, Any
 import click
 import msgspec
 
+from muster_agent.protocol.printable import one_line as one_line
+from muster_agent.protocol.printable import printable as printable
+
 
 class ExitCode(IntEnum):
     OK = 0
@@ -46,16 +49,6 @@ def say(text: str, file: IO[Any] | None = None) -> None:
 def print_json(value: object) -> None:
     """Write one JSON document to stdout; `value` may hold msgspec structs, enums and tuples."""
     click.echo(json.dumps(msgspec.to_builtins(value), indent=2))
-
-
-def printable(text: str) -> str:
-    """`text` with control characters escaped, since file names come from disk and may hold terminal commands."""
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-
-
-def one_line(text: str) -> str:
-    """As printable, with line breaks escaped too: a file's name cannot begin a line of its own."""
-    return printable(text).replace("\n", "\\n")
 
 
 _DECIMAL, _BINARY = ("kB", "MB", "GB", "TB", "PB"), ("KiB", "MiB", "GiB", "TiB", "PiB")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import click
 
 from muster_agent.cli.output import human_bytes, human_rate, one_line
+from muster_agent.protocol.spreadsheets import inert_cell
 
 FORMATS = ("table", "wide", "json", "yaml", "name", "csv")
 Show = Callable[[Any], str]
@@ -67,14 +68,8 @@ def _csv(rows: Sequence[dict[str, Any]], columns: Sequence[Column], headers: boo
     if headers:
         writer.writerow([one.field.replace(".", "_") for one in columns])
     for row in rows:
-        writer.writerow([_inert(value_at(row, one.field)) for one in columns])
+        writer.writerow([inert_cell(value_at(row, one.field)) for one in columns])
     return target.getvalue().rstrip("\n")
-
-
-def _inert(value: Any) -> Any:
-    if isinstance(value, dict | list):
-        return json.dumps(value)
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 def value_at(row: Any, path: str) -> Any:
@@ -162,16 +157,16 @@ def lines_of(value: dict[str, Any], indent: int = 0) -> Iterable[str]:
     pad = "  " * indent
     for name, one in value.items():
         if isinstance(one, dict) and one:
-            yield f"{pad}{name}:"
+            yield f"{pad}{one_line(name)}:"
             yield from lines_of(one, indent + 1)
         elif isinstance(one, list) and one and isinstance(one[0], dict):
-            yield f"{pad}{name}:"
+            yield f"{pad}{one_line(name)}:"
             for item in one:
                 first, *rest = lines_of(item, indent + 2)
                 yield f"{pad}  - {first.lstrip()}"
                 yield from rest
         else:
-            yield f"{pad}{name}: {one_line(_detail(name, one))}"
+            yield f"{pad}{one_line(name)}: {one_line(_detail(name, one))}"
 
 
 def _detail(name: str, value: Any) -> str:
