@@ -69,9 +69,19 @@ class Waiter:
             if not events:
                 self._hub.waiters.pop(channel, None)
 
-    async def wait(self, seconds: float) -> bool:
-        """True when something was announced within `seconds`; False early while Redis is away: read the row again."""
-        if not self._hub.is_connected:
+    @property
+    def is_announced_to(self) -> bool:
+        """False while Redis is away: who waits has to read its row again by itself."""
+        return self._hub.is_connected
+
+    def wake(self) -> None:
+        """As an announcement does, by somebody in this event loop who knows of news."""
+        self._announced.set()
+
+    async def wait(self, seconds: float, *, is_reread: bool = False) -> bool:
+        """True when something was announced within `seconds`; False early while Redis is away: read the row again.
+        `is_reread`: somebody else reads it meanwhile, so that an early end is not needed."""
+        if not is_reread and not self._hub.is_connected:
             seconds = min(seconds, _WITHOUT_REDIS_SECONDS)
         if not self._announced.is_set():
             try:

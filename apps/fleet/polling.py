@@ -47,6 +47,32 @@ def look(*, agent_id: str, request: PollRequest) -> PollReply | None:
     return reply if is_news(reply, request) else None
 
 
+def with_news(waiting: list[tuple[str, PollRequest]]) -> set[tuple[str, int]]:
+    """Which of these waiting polls, as (agent's id, `seq`), `look` may have something for. Two queries for all."""
+    ids = {agent_id for agent_id, _request in waiting}
+    agents = {agent.pk: agent for agent in Agent.objects.filter(pk__in=ids)}
+    work: dict[str, set[str]] = {}
+    states = (AgentTask.State.QUEUED, AgentTask.State.CANCELLING)
+    for agent_id, state in AgentTask.objects.filter(agent__in=ids, state__in=states).values_list("agent_id", "state"):
+        work.setdefault(agent_id, set()).add(state)
+    return {
+        (agent_id, request.seq)
+        for agent_id, request in waiting
+        if agent_id not in agents or _may_have_news(agents[agent_id], request, work.get(agent_id, set()))
+    }
+
+
+def _may_have_news(agent: Agent, request: PollRequest, work: set[str]) -> bool:
+    return (
+        agent.state == Agent.State.REVOKED
+        or agent.boot_id != request.boot_id
+        or agent.poll_seq > request.seq
+        or (agent.drain_requested_at is not None and not request.draining)
+        or (AgentTask.State.QUEUED in work and request.free_slots > 0)
+        or AgentTask.State.CANCELLING in work
+    )
+
+
 def is_news(reply: PollReply, request: PollRequest) -> bool:
     """Whether the agent should hear this now rather than at the end of the wait."""
     known = {running.task_id for running in request.running if running.cancelling}

@@ -36,9 +36,13 @@ class Postgres:
         options = f"-k {self._folder.name} -c listen_addresses= {_SPEED} {_PATIENCE}"
         _run("pg_ctl", "-D", self._data, "-w", "-l", f"{self._folder.name}/log", "-o", options, "start")
 
+    @property
+    def pid(self) -> int:
+        return int((self._data / "postmaster.pid").read_text().split()[0])
+
     def crash(self) -> None:
         """`kill -9` of the server; its children end once they notice."""
-        os.kill(int((self._data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
 
     def start_again(self) -> None:
         """After a crash; what the old server's children still hold lets go within seconds."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 from django.db import OperationalError
 from django.test import RequestFactory
 from django.urls import resolve
+from muster_agent.protocol.wire import PollRequest
 
-from apps.fleet import upkeep
+from apps.fleet import polling, upkeep
 from tests.simulation.network import Exchange, Response
 from tests.simulation.world import Event, Fibre, World, current
 
 SWEEP_SECONDS = 10.0
+REREAD_SECONDS = 5.0
 WITHOUT_REDIS_SECONDS = 5.0
 _GATEWAY_ERROR = Response(502, {}, b"<html>bad gateway</html>")
 """A proxy's."""
@@ -32,7 +35,9 @@ class Server:
         self._serving: dict[Fibre, Exchange] = {}
         self._channels: dict[str, list[Event]] = {}
         self.after_sweep: Callable[[], None] = lambda: None
+        self._rereading: dict[_Waiter, tuple[str, PollRequest]] = {}
         world.after(SWEEP_SECONDS, self._sweep)
+        world.after(REREAD_SECONDS, self._reread)
 
     # -- requests ------------------------------------------------------------------------------------------------------
     def accept(self, exchange: Exchange, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> None:
@@ -96,6 +101,27 @@ class Server:
     def waiter(self, *channels: str) -> _Waiter:
         return _Waiter(self, channels)
 
+    def of_this_loop(self) -> Server:
+        return self
+
+    @contextmanager
+    def watching(self, waiter: _Waiter, agent_id: str, request: PollRequest) -> Iterator[None]:
+        """`apps.fleet.agent_api.rereading.Rereader` in virtual time."""
+        self._rereading[waiter] = (agent_id, request)
+        try:
+            yield
+        finally:
+            del self._rereading[waiter]
+
+    def _reread(self) -> None:
+        self.world.after(REREAD_SECONDS, self._reread)
+        if not self.is_up or not self.is_database_up or not self._rereading:
+            return
+        found = polling.with_news(list(self._rereading.values()))
+        for waiter, (agent_id, request) in self._rereading.items():
+            if (agent_id, request.seq) in found:
+                waiter.wake()
+
     def publish(self, channel: str) -> None:
         if self.is_redis_up:
             for event in self._channels.get(channel, ()):
@@ -129,8 +155,11 @@ class _Waiter:
             if self._event in waiting:
                 waiting.remove(self._event)
 
-    async def wait(self, seconds: float) -> bool:
-        most = seconds if self._server.is_redis_up else min(seconds, WITHOUT_REDIS_SECONDS)
+    def wake(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float, *, is_reread: bool = False) -> bool:
+        most = seconds if is_reread or self._server.is_redis_up else min(seconds, WITHOUT_REDIS_SECONDS)
         was_announced = await _Wait(self._event, most)
         self._event.clear()
         return was_announced

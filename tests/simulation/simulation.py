@@ -27,7 +27,7 @@ from muster_agent.tasks.limits import LimitGuard
 from apps.core import dispatch, fields, wakeups
 from apps.core.models import Transition
 from apps.fleet import barrier, polling, services, tasks
-from apps.fleet.agent_api import auth, views
+from apps.fleet.agent_api import auth, rereading, views
 from apps.fleet.models import Agent, AgentEvent, AgentTask, Cluster, TaskGroup
 from tests.simulation.history import GroupRow, History, TaskRow
 from tests.simulation.machine import Machine, recording_spool
@@ -35,7 +35,6 @@ from tests.simulation.network import CALM, Faults, Network, SimulatedClient
 from tests.simulation.server import Server
 from tests.simulation.world import EPOCH_UNIX_SECONDS, Host, Threading, Time, World
 
-REREAD_SECONDS = 50.0
 QUIET_SECONDS = 1_500.0
 """After the faults: enough for every lease, lost agent and backoff to run its course."""
 
@@ -292,7 +291,7 @@ def _on_the_server(simulation: Simulation) -> Iterator[Replaced]:
     yield wakeups, "_publish", server.publish
     yield dispatch, "_send", lambda _name, _kwargs: None
     yield views, "Waiter", server.waiter
-    yield views, "REREAD_SECONDS", REREAD_SECONDS
+    yield rereading, "of_this_loop", server.of_this_loop
     for module in (auth, views):
         yield module, "in_database", server.in_database
     for module in (polling, views):

@@ -28,12 +28,13 @@ from apps.core.database import in_database
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.wakeups import Waiter
 from apps.fleet import barrier, enrolment, events, polling, tasks
+from apps.fleet.agent_api import rereading
 from apps.fleet.agent_api.auth import agent_view, answering, decode
 from apps.fleet.agent_api.body import read_body
 from apps.fleet.models import Agent, AgentTask, TaskGroup
 
 REREAD_SECONDS = 5.0
-"""A waiter looks at its rows this often even when nothing was announced."""
+"""Who waits at a barrier looks at its rows this often even when nothing was announced."""
 MAX_BOOT_ID_LENGTH = 64
 
 
@@ -57,12 +58,18 @@ async def poll(request: HttpRequest, agent: Agent, message: PollRequest) -> Poll
         reply = await in_database(polling.begin, agent=agent, request=message)
         if polling.is_news(reply, message):
             return reply
+        return await _news(waiter, agent.pk, message, ends_at) or reply_without_news(reply)
+
+
+async def _news(waiter: Waiter, agent_id: str, message: PollRequest, ends_at: float) -> PollReply | None:
+    """What comes up until `ends_at` of the monotonic clock; None where nothing does."""
+    with rereading.of_this_loop().watching(waiter, agent_id, message):
         while (left := ends_at - time.monotonic()) > 0:
-            await waiter.wait(min(left, REREAD_SECONDS))
-            news = await in_database(polling.look, agent_id=agent.pk, request=message)
-            if news is not None:
-                return news
-    return reply_without_news(reply)
+            if await waiter.wait(left, is_reread=True):
+                news = await in_database(polling.look, agent_id=agent_id, request=message)
+                if news is not None:
+                    return news
+    return None
 
 
 def reply_without_news(reply: PollReply) -> PollReply:
