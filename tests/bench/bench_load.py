@@ -86,7 +86,7 @@ class Bench:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
-        self._log = stack.enter_context(open(folder / "servers.log", "ab"))
+        self._log = stack.enter_context((folder / "servers.log").open("ab"))
         self._stack = stack
         web = self._start("uvicorn", "controlplane.asgi:application", "--port", str(self.port), "--no-access-log")
         worker = self._start("celery", "-A", "controlplane", "worker", "-Q", "control", "-c", "1", "-l", "ERROR")
