@@ -10,7 +10,7 @@ EXAMPLES ?= 20000
 SEED ?=
 SIZE ?=
 
-.PHONY: help setup setup-dev demo test test-k8s fuzz simulate frameworks lint format chaos bench lock openapi screenshots clean
+.PHONY: help setup setup-dev demo test test-k8s fuzz simulate frameworks lint format chaos bench bench-load lock openapi screenshots clean
 
 help:
 	@echo "make setup        the runtime into ./.venv (with ./.venv/bin/muster)"
@@ -23,6 +23,7 @@ help:
 	@echo "make chaos        kill workers, Redis, PostgreSQL and the S3 store amid transfers, at every boundary and KILLS=50 times"
 	@echo "make bench        reload speed as ratios; PEERS=1 installs the other libraries to compare with. BENCH=s3 a bucket's,"
 	@echo "                  scan, s3_listing and metadata the others', all one after the other"
+	@echo "make bench-load   a thousand agents over real HTTP: idle, hand-out, a drill of 120,000 events, registering, resume points"
 
 # A .venv names the folder that it was made in; one that was moved or copied with its checkout is made anew.
 $(shell grep -qsF "$$(cd -P $(VENV) 2>/dev/null && pwd)" $(BIN)/activate || rm -f $(VENV)/.runtime $(VENV)/.dev)
@@ -76,6 +77,9 @@ test-k8s: setup-dev
 
 BENCH ?= reload
 BENCHES := reload s3 scan s3_listing metadata pages
+bench-load: setup-dev
+	@$(BIN)/python -m tests.bench.bench_load
+
 bench: setup-dev $(if $(PEERS),.venv-peers/.ready)
 	@for one in $(if $(filter all,$(BENCH)),$(BENCHES),$(BENCH)); do $(BIN)/python -m tests.bench.bench_$$one || exit 1; done
 

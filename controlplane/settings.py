@@ -246,6 +246,7 @@ DELIVERY_KEEP_DAYS = env.integer("MUSTER_DELIVERY_KEEP_DAYS", 30)
 # -- agents ------------------------------------------------------------------------------------------------------------
 AGENT_POLL_SECONDS = env.integer("MUSTER_AGENT_POLL_SECONDS", 50, minimum=1)
 AGENT_STALE_SECONDS = env.integer("MUSTER_AGENT_STALE_SECONDS", 90, minimum=1)
+AGENT_EVENT_KEEP_DAYS = env.integer("MUSTER_AGENT_EVENT_KEEP_DAYS", 90)
 AGENT_LOST_SECONDS = env.integer("MUSTER_AGENT_LOST_SECONDS", 300, minimum=2)
 SCHEDULERS = env.pairs("MUSTER_SCHEDULERS")
 CLUSTER_INVENTORY_SECONDS = env.integer("MUSTER_CLUSTER_INVENTORY_SECONDS", 300)

@@ -95,6 +95,9 @@ class ActivityEntry(models.Model):
 
     objects = ActivityEntries.as_manager()
 
+    class Meta:
+        indexes = [models.Index(fields=["action", "-at"], name="activity_newest_of_action")]
+
     def __str__(self) -> str:
         return f"{self.actor}: {self.action} {self.target_kind} {self.target_id}"
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db.models import Exists, Max, OuterRef, Q, Subquery
 from django.utils import timezone
 
-from apps.alerts import overdue
+from apps.alerts import backup_age, overdue
 from apps.alerts.condition import MAX_CONDITIONS, MAX_SUMMARY, Condition
 from apps.alerts.models import Alert, Channel
 from apps.audits.models import Audit, AuditPolicy, AuditRound
@@ -37,6 +37,7 @@ def current() -> dict[tuple[str, str, str], Condition]:
         *_transfers_stuck(),
         *overdue.conditions(),
         *_channels_disabled(),
+        *backup_age.conditions(timezone.now()),
     ]
     return {condition.key: condition for condition in found}
 

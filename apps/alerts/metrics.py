@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import Count
 from django.utils import timezone
 
-from apps.alerts import outbox_age, own_health
+from apps.alerts import backup_age, outbox_age, own_health
 from apps.alerts.models import Alert, Delivery
 from apps.core.metrics import Families, counter, gauge
 
@@ -17,6 +17,10 @@ def families() -> Families:
         ((tuple(key), count) for *key, count in standing.order_by().annotate(count=Count("pk"))),
     )  # fmt: skip
     yield from _deliveries()
+    yield gauge(
+        "muster_backup_age_seconds", "Since the newest backup of Muster's own database was made; absent without one.",
+        (), [((), backup_age.seconds(timezone.now()))],
+    )  # fmt: skip
     parts = own_health.parts()
     yield gauge(
         "muster_part_well", "1 while this part of Muster gives signs of life.", ("part",),

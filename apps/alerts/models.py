@@ -34,6 +34,7 @@ class RuleKind(models.TextChoices):
     TIER_FULL = "tier_full", "Tier full"
     TRANSFER_STUCK = "transfer_stuck", "Transfer failed or stuck"
     CHANNEL_DISABLED = "channel_disabled", "Channel disabled"
+    BACKUP_OLD = "backup_old", "No backup for too long"
 
 
 class AlertRule(models.Model):

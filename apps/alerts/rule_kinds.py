@@ -50,4 +50,8 @@ KINDS: dict[str, Kind] = {
     "channel_disabled": Kind(
         "Muster disabled a channel, since nothing arrives there any more.", "critical", by_run=False
     ),
+    "backup_old": Kind(
+        "Muster's own database was not backed up (`manage.py backup`) for longer than this.", "warning", "seconds",
+        2 * DAY, 3650 * DAY, by_run=False,
+    ),
 }  # fmt: skip

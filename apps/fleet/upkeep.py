@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from apps.core.transitions import transition
 from apps.core.wakeups import announce
 from apps.fleet import barrier, tasks
-from apps.fleet.models import Agent, AgentTask
+from apps.fleet.models import Agent, AgentEvent, AgentTask
 
 CANCEL_SECONDS = 60
+_TASKS_AT_ONCE, _EVENTS_AT_ONCE = 200, 20_000
 _WATCHED = (Agent.State.ONLINE, Agent.State.BUSY, Agent.State.DRAINING, Agent.State.STALE)
 
 
@@ -45,6 +47,21 @@ def mark_silent_agents() -> None:
         ):
             announce(f"agent:{agent.pk}")
     _give_up_unstarted()
+
+
+def prune_events(now: datetime | None = None) -> int:
+    """Forget events of tasks that ended over `AGENT_EVENT_KEEP_DAYS` ago; gives how many went, a bounded number a call.
+    What came of a task is in its own row."""
+    if not settings.AGENT_EVENT_KEEP_DAYS:
+        return 0
+    before = (now or timezone.now()) - timedelta(days=settings.AGENT_EVENT_KEEP_DAYS)
+    ended = AgentTask.objects.filter(state__in=AgentTask.FINISHED, finished_at__lt=before)
+    with_events = ended.filter(Exists(AgentEvent.objects.filter(task=OuterRef("pk")))).order_by("finished_at")
+    tasks_ = list(with_events.values_list("pk", flat=True)[:_TASKS_AT_ONCE])
+    events = list(AgentEvent.objects.filter(task__in=tasks_).values_list("pk", flat=True)[:_EVENTS_AT_ONCE])
+    for begin in range(0, len(events), 2000):
+        AgentEvent.objects.filter(pk__in=events[begin : begin + 2000]).delete()
+    return len(events)
 
 
 def _give_up_unstarted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -10,7 +11,7 @@ from factories import agent, cluster, node
 
 from apps.core.models import Transition
 from apps.fleet import upkeep
-from apps.fleet.models import Agent, AgentTask
+from apps.fleet.models import Agent, AgentEvent, AgentTask
 
 pytestmark = pytest.mark.django_db
 
@@ -47,3 +48,34 @@ def test_work_queued_for_a_stale_agent_still_waits_for_it() -> None:
     upkeep.mark_silent_agents()
     task.refresh_from_db()
     assert task.state == "queued"
+
+
+def with_events(an_agent: Agent, days_ago: float, **fields: object) -> AgentTask:
+    """A task with 3 events, ended so long ago unless told otherwise."""
+    at = timezone.now() - timedelta(days=days_ago)
+    task = queued_for(an_agent)
+    AgentTask.objects.filter(pk=task.pk).update(**{"state": "done", "finished_at": at, **fields})
+    for seq in range(3):
+        AgentEvent.objects.create(task=task, attempt=1, seq=seq, kind="progress", at=at, mono_seconds=seq)
+    return task
+
+
+@pytest.mark.parametrize(("days", "left"), [(90, 2), (3, 1), (0, 3)])
+def test_events_of_tasks_that_ended_long_ago_go_and_the_tasks_stay(days: int, left: int, settings: Any) -> None:
+    settings.AGENT_EVENT_KEEP_DAYS = days
+    one = silent_for(0)
+    with_events(one, 100)
+    with_events(one, 10)
+    with_events(one, 100, state="running", finished_at=None)
+    upkeep.prune_events()
+    assert upkeep.prune_events() == 0
+    assert AgentEvent.objects.values("task").distinct().count() == left
+    assert AgentTask.objects.count() == 3
+
+
+def test_one_call_forgets_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "_EVENTS_AT_ONCE", 4)
+    one = silent_for(0)
+    for _task in range(2):
+        with_events(one, 100)
+    assert [upkeep.prune_events() for _call in range(3)] == [4, 2, 0]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from apps.accounts.models import ActivityEntry
 from apps.core.models import Transition
 from apps.fleet.models import Cluster, TaskGroup
 from tests.simulation.checker import violations
@@ -36,7 +35,7 @@ def played(seed: int, size: str, folder: Path) -> History:
 
 
 def forget_everything() -> None:
-    for model in (Cluster, TaskGroup, Transition, ActivityEntry):
+    for model in (Cluster, TaskGroup, Transition):
         model.objects.all().delete()
 
 

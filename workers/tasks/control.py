@@ -50,6 +50,7 @@ def sweep() -> None:
     ceilings.request_overdue()
     policies.fire_on_complete()
     scan_pruning.prune()
+    upkeep.prune_events()
     stale.compare_due()
     recovery.follow_runs()
     alerts.evaluate()

@@ -18,6 +18,7 @@ AlertRuleKindEnum = Literal[
     "tier_full",
     "transfer_stuck",
     "channel_disabled",
+    "backup_old",
 ]
 
 AlertSeverityEnum = Literal["info", "warning", "critical"]
@@ -271,6 +272,7 @@ class ListAlertRulesQuery(TypedDict, total=False):
     kind: list[
         Literal[
             "agent_lost",
+            "backup_old",
             "channel_disabled",
             "damage",
             "drill_failed",
@@ -298,6 +300,7 @@ class ListAlertsQuery(TypedDict, total=False):
     rule: list[
         Literal[
             "agent_lost",
+            "backup_old",
             "channel_disabled",
             "damage",
             "drill_failed",
@@ -349,6 +352,7 @@ class ListSilencesQuery(TypedDict, total=False):
     rule: list[
         Literal[
             "agent_lost",
+            "backup_old",
             "channel_disabled",
             "damage",
             "drill_failed",
