@@ -42,9 +42,9 @@ def insert(audit: Audit, actor: str) -> Audit:
 
 
 def who(placement: Placement, mode: str, where: str) -> str:
-    """Agents or workers. Only agents seal."""
-    if mode == Audit.Mode.SEAL:
-        return RanBy.AGENTS
+    """Agents or workers. Only agents seal, and only workers ask stores."""
+    if mode in (Audit.Mode.SEAL, Audit.Mode.STORE):
+        return RanBy.AGENTS if mode == Audit.Mode.SEAL else RanBy.WORKERS
     return placement.tier.scanned_by if where == AuditPolicy.Where.AS_SCANNED else where
 
 

@@ -66,6 +66,11 @@ def sentence(mode: str, found: Coverage | None, *, through_cache: bool = False) 
     """What an audit of this mode that passed has proven; `found` None where nothing was read."""
     if mode == "seal":
         return f"Every byte was read once and its digest recorded; from now on a change can be proven. {UNCHANGED}"
+    if mode == "store":
+        return (
+            "No data was read. The store says that it keeps every object with the check sum that it was sent with: "
+            "that is the store's word, made when it took the object in, and no proof that its bytes can be read today."
+        )
     if mode == "structure" or found is None:
         return (
             "No data was read: every file that should be there is there with its size. Of the bytes in them this says "

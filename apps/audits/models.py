@@ -92,6 +92,7 @@ class Audit(Sliced):
         SEAL = "seal", "Seal"
         VERIFY = "verify", "Verify"
         STRUCTURE = "structure", "Look at"
+        STORE = "store", "The store's word"
 
     class State(models.TextChoices):
         QUEUED = "queued", "Queued"

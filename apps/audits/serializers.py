@@ -44,7 +44,7 @@ class AuditSerializer(serializers.ModelSerializer[Audit]):
 
 class CreateAuditSerializer(StrictSerializer):
     placement = serializers.CharField(max_length=40, help_text="The placement's id.")
-    mode = serializers.ChoiceField(choices=Audit.Mode.choices, help_text="structure reads no data.")
+    mode = serializers.ChoiceField(choices=Audit.Mode.choices, help_text="structure and store read no data.")
     sample_ratio = serializers.FloatField(
         default=1.0, help_text="Above 0 and at most 1; a sample never gives `verified`."
     )

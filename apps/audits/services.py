@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.services import log_activity
-from apps.audits import handing
+from apps.audits import handing, store_words
 from apps.audits.handing import LOOK_AGAIN, OWNER_KIND, UNFINISHED
 from apps.audits.models import Audit, AuditPolicy, RanBy
 from apps.audits.outcomes import Verdict
@@ -38,6 +38,8 @@ def request_audit(
     Raises InvalidInput (what is asked makes no sense for this placement) or Conflict (not now).
     """
     _check(placement, mode, sample_ratio, seed)
+    if mode == Audit.Mode.STORE:
+        store_words.require(placement)
     if max_bytes_per_second is not None and max_bytes_per_second < 1:
         raise InvalidInput("Use a whole number of at least 1, or null.", pointer="/max_bytes_per_second")
     if through_cache and mode != Audit.Mode.VERIFY:
@@ -48,7 +50,7 @@ def request_audit(
         mode=mode,
         ran_by=handing.who(placement, mode, AuditPolicy.Where.AS_SCANNED),
         manifest=None if mode == Audit.Mode.SEAL else placement.manifest,
-        sample_ratio=0.0 if mode == Audit.Mode.STRUCTURE else sample_ratio,
+        sample_ratio=0.0 if mode in (Audit.Mode.STRUCTURE, Audit.Mode.STORE) else sample_ratio,
         seed=secrets.randbelow(MAX_SEED) if seed is None else seed,
         max_bytes_per_second=max_bytes_per_second,
         through_cache=through_cache,

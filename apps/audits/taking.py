@@ -131,8 +131,9 @@ def take_verification(audit: Audit, body: VerifyBody, began_at: datetime, who: d
             "total_chunks": body.total_chunks,
             "seconds": body.seconds,
         }
-        if audit.mode == Audit.Mode.STRUCTURE:
-            _prove(audit, "complete", body.fingerprint, {"mode": audit.mode, "seconds": body.seconds})
+        if audit.mode in (Audit.Mode.STRUCTURE, Audit.Mode.STORE):
+            told = {"by": "the store's word"} if audit.mode == Audit.Mode.STORE else {}
+            _prove(audit, "complete", body.fingerprint, {"mode": audit.mode, "seconds": body.seconds, **told})
         elif verdict.sampled:
             _note_sample(audit, body.fingerprint, {**detail, "sampled": True, "sample_ratio": audit.sample_ratio})
         else:

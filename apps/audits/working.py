@@ -13,6 +13,7 @@ from muster_agent.jobs.verify import Verification, VerifyCursor
 from muster_agent.manifest.sampling import Sample
 from muster_agent.protocol.wire import VerifyBody
 
+from apps.audits import store_words
 from apps.audits.facts import by_this_worker
 from apps.audits.handing import SLICE, UNFINISHED, finish
 from apps.audits.models import Audit
@@ -71,6 +72,8 @@ def _read(audit: Audit) -> VerifyBody | None:
     path = audit.placement.path
     store = store_for(path, audit.placement.tier.store)
     manifest = None if audit.manifest is None else load_manifest(audit.manifest)
+    if audit.mode == Audit.Mode.STORE and manifest is not None:
+        return store_words.ask(audit.placement, manifest)
     if audit.mode == Audit.Mode.STRUCTURE or manifest is None:
         return look(path, manifest, store=store)
     place = place_at(path, store)

@@ -18,7 +18,7 @@ from apps.checkpoints.evidence import add_evidence
 from apps.checkpoints.folders import folder_of, hold_tier
 from apps.checkpoints.intake import Listed, sort_listing
 from apps.checkpoints.manifests import store_manifest
-from apps.checkpoints.models import Checkpoint, Finding, Placement, RunFolder, Shard
+from apps.checkpoints.models import Checkpoint, Finding, Placement, RunFolder, SentSums, Shard
 from apps.checkpoints.shard_rows import upsert_shards
 from apps.core.errors import Conflict
 from apps.core.transitions import record, transition
@@ -37,9 +37,11 @@ def record_arrival(
     source_kind: str,
     source_id: str,
     detail: Mapping[str, Any],
+    sums: Mapping[str, str] | None = None,
 ) -> Placement:
-    """A copy that was made on `tier` and proven to the last byte; `shard_map` is how it reads there. Recording it again
-    changes nothing. Raises Conflict where it does not read as a checkpoint of that step."""
+    """A copy that was made on `tier` and proven to the last byte; `shard_map` is how it reads there, `sums` the CRCs
+    that its objects were sent with (`SentSums`). Recording it again changes nothing. Raises Conflict where it does not
+    read as a checkpoint of that step."""
     hold_tier(tier.pk)
     item = _listed(tier, shard_map, manifest)
     if item is None or item.step != checkpoint.step:
@@ -65,6 +67,9 @@ def record_arrival(
     )
     _write_shards(placement, item)
     _take_folder(checkpoint, tier, item.path)
+    if sums:
+        told = {"fingerprint": item.fingerprint, "sums": dict(sums), "source_id": source_id, "at": now}
+        SentSums.objects.update_or_create(placement=placement, defaults=told)
     if is_new:
         record("placement", placement.pk, old="", new=item.status, reason=f"made by {source_id}")
     for rung in (Trust.SEALED, Trust.VERIFIED):

@@ -10,6 +10,7 @@ from apps.checkpoints.scan_models import ScanChange as ScanChange
 from apps.checkpoints.scan_models import ScanDemand as ScanDemand
 from apps.checkpoints.scan_models import ScanMemory as ScanMemory
 from apps.checkpoints.scan_models import SteplessCheckpoint as SteplessCheckpoint
+from apps.checkpoints.sum_models import SentSums as SentSums
 from apps.core.fields import IdField
 from apps.fleet.models import Agent, Cluster
 from apps.storage.models import StorageTier

@@ -384,7 +384,14 @@ class AuditForm(forms.Form):
     """Which copy, and how much of it."""
 
     placement = forms.CharField(max_length=40)
-    mode = forms.ChoiceField(choices=[("seal", "Seal"), ("verify", "Verify"), ("structure", "Look at its structure")])
+    mode = forms.ChoiceField(
+        choices=[
+            ("seal", "Seal"),
+            ("verify", "Verify"),
+            ("structure", "Look at its structure"),
+            ("store", "Ask the store"),
+        ]
+    )
     sample_percent = forms.FloatField(required=False, min_value=0.001, max_value=100)
 
     @property

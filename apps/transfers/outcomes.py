@@ -79,6 +79,7 @@ def _record_arrival(transfer: Transfer, cursor: CopyCursor, shard_map: ShardMap 
         source_kind=OWNER_KIND,
         source_id=transfer.pk,
         detail=transfer.proof_detail,
+        sums={one.path: one.sent_sum for one in cursor.files if one.sent_sum},
     )
     _seal_source(transfer, placement)
     following = State.RETIRING if transfer.kind == Transfer.Kind.MOVE else State.DONE

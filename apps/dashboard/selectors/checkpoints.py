@@ -14,6 +14,7 @@ from apps.checkpoints.models import (
     Checkpoint,
     Finding,
     Placement,
+    SentSums,
     Shard,
     SteplessCheckpoint,
     TrainingRun,
@@ -90,7 +91,10 @@ def by_checkpoint(copies: Iterable[Placement]) -> list[tuple[Checkpoint, list[Pl
 
 
 def placements_of(checkpoint: Checkpoint) -> list[Placement]:
-    rows = Placement.objects.filter(checkpoint=checkpoint).select_related("tier", "manifest").defer("manifest__body")
+    """The fastest tier's first; `has_sent_sums`: its store can be asked for them."""
+    known = SentSums.objects.filter(placement=OuterRef("pk"), fingerprint=OuterRef("fingerprint"))
+    rows = Placement.objects.filter(checkpoint=checkpoint).annotate(has_sent_sums=Exists(known))
+    rows = rows.select_related("tier", "manifest").defer("manifest__body")
     return list(rows.order_by("tier__speed_order", "pk"))
 
 

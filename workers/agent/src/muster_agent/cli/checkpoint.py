@@ -118,6 +118,19 @@ _wait = click.option("--wait", is_flag=True, help="Until it has ended; the exit 
 _timeout = click.option("--timeout", type=Age(), help="With --wait: at most so long.")
 
 
+@checkpoint.command("ask-store")
+@click.argument("placement", metavar="COPY")
+@_wait
+@_timeout
+@with_server
+def ask_store(client: Client, placement: str, wait: bool, timeout: float | None) -> None:
+    """Have a bucket's store tell the check sums that it keeps of a copy, and compare them with those that were sent.
+
+    Nothing is read, so nothing is verified: it is the store's word.
+    """
+    _audit(client, placement, "store", wait, timeout)
+
+
 @checkpoint.command()
 @click.argument("placement", metavar="COPY")
 @_wait

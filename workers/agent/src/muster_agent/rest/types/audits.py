@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from muster_agent.rest.types.shared import MissedEnum
 
-AuditModeEnum = Literal["seal", "verify", "structure"]
+AuditModeEnum = Literal["seal", "verify", "structure", "store"]
 
 AuditPolicyModeEnum = Literal["structure", "sample", "full"]
 
@@ -252,7 +252,7 @@ class ListAuditsQuery(TypedDict, total=False):
     cluster: str
     cursor: str
     limit: int
-    mode: list[Literal["seal", "structure", "verify"]]
+    mode: list[Literal["seal", "store", "structure", "verify"]]
     outcome: list[Literal["cancelled", "damaged", "failed", "passed", "refused"]]
     placement: str
     policy: str
