@@ -58,7 +58,9 @@ class PolicyForm(forms.Form):
     on_complete = forms.BooleanField(
         required=False, label="New checkpoints", help_text="Run after each new complete checkpoint"
     )
-    proof = forms.ChoiceField(choices=RetentionPolicy.Proof.choices, label="Proof of a copy")
+    proof = forms.ChoiceField(
+        choices=RetentionPolicy.Proof.choices, initial=RetentionPolicy.Proof.READ_BACK, label="Proof of a copy"
+    )
     where = forms.ChoiceField(
         choices=RetentionPolicy.Where.choices, label="Moved by", help_text="Agents read and write on their own node."
     )

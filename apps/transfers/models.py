@@ -47,7 +47,7 @@ class RetentionPolicy(models.Model):
         READ_BACK = "read_back", "Reading it back"
 
     class Where(models.TextChoices):
-        AS_REACHED = "as_reached", "Workers where they reach it, else an agent"
+        AS_REACHED = "as_reached", "Workers, else an agent"
         AGENTS = "agents", "Agents"
         WORKERS = "workers", "Workers"
 
