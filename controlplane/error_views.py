@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.core.exceptions import DisallowedHost
+from django.core.exceptions import BadRequest, DisallowedHost
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.template.loader import render_to_string
 from django.views import defaults
@@ -23,7 +23,8 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
         return _page(request, 400)
     if isinstance(exception, DisallowedHost):
         return _problem(request, 400, "This server does not answer to that host name; add it to MUSTER_ALLOWED_HOSTS.")
-    return _problem(request, 400, "The request could not be understood.")
+    is_ours = isinstance(exception, BadRequest) and str(exception)
+    return _problem(request, 400, str(exception) if is_ours else "The request could not be understood.")
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:

@@ -65,6 +65,7 @@ MIDDLEWARE = [
     "apps.core.tracing_middleware.TracingMiddleware",
     "apps.core.access_log.AccessLogMiddleware",
     "apps.core.middleware.SecurityHeadersMiddleware",
+    "apps.core.middleware.TextMiddleware",
     "apps.core.etags.EtagMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "apps.core.static_files.StaticFilesMiddleware",

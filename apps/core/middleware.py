@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import unquote
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
 
 from apps.core.ids import new_id
@@ -56,6 +58,15 @@ class RequestIdMiddleware(_Middleware):
     def after(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         response["X-Request-Id"] = request.request_id  # type: ignore[attr-defined]
         return response
+
+
+class TextMiddleware(_Middleware):
+    """Refuses NUL in a path, a query or a cookie: PostgreSQL stores none, so nothing that is asked for can hold one."""
+
+    def before(self, request: HttpRequest) -> None:
+        given = (request.path, unquote(request.META.get("QUERY_STRING", "")), *request.COOKIES.values())
+        if any("\0" in text for text in given):
+            raise BadRequest("The address, the query or a cookie holds a NUL character; send it without.")
 
 
 class SecurityHeadersMiddleware(_Middleware):

@@ -17,9 +17,11 @@ class BoundedJSONParser(JSONParser):
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         try:
-            return super().parse(stream, media_type, parser_context)
+            value = super().parse(stream, media_type, parser_context)
+            _refuse_unrepeatable(value)
         except RecursionError as error:
             raise ParseError("The body is nested too deeply.") from error
+        return value
 
 
 class JSONLinesParser(BaseParser):
@@ -39,6 +41,19 @@ class JSONLinesParser(BaseParser):
 
 def _value_of(line: bytes, number: int) -> Any:
     try:
-        return json.loads(line.decode(), strict=True)
+        value = json.loads(line.decode(), strict=True)
+        _refuse_unrepeatable(value)
     except (ValueError, RecursionError) as error:
         raise ParseError(f"Line {number} is no JSON value: {error}") from error
+    return value
+
+
+def _refuse_unrepeatable(value: Any) -> None:
+    """JSON can spell half a character (`"\\ud800"`) and a number beyond every range (`1e999`): no database stores them
+    and no answer could repeat them."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ParseError("A text in the body holds half of a surrogate pair, which is no character.") from error
+    except ValueError as error:
+        raise ParseError("A number in the body is beyond what a computer holds.") from error

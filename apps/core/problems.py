@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import RequestDataTooBig
-from django.db import OperationalError
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
+from django.db import DataError, IntegrityError, OperationalError
 from django.http import HttpRequest, JsonResponse
 from drf_standardized_errors.formatter import ExceptionFormatter
 from drf_standardized_errors.handler import exception_handler as standardized_handler
@@ -16,7 +16,7 @@ from rest_framework.exceptions import APIException
 from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
-from apps.core.errors import ApplicationError, TooLarge, Unavailable
+from apps.core.errors import ApplicationError, InvalidInput, TooLarge, Unavailable
 
 log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
@@ -115,10 +115,24 @@ def as_application_error(exc: Exception) -> Exception:
     """What Django and the drivers raise for a caller's or a database's trouble, as an answer that says what to do."""
     if isinstance(exc, RequestDataTooBig):
         return TooLarge(f"A body has at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes here; send less at once.")
+    if isinstance(exc, TooManyFieldsSent):
+        return ApplicationError(f"A query has at most {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS} parameters.")
     if isinstance(exc, OperationalError):
         log.error("the database did not answer: %s", exc)
         return Unavailable("The database is busy or away; try again in a few seconds.")
+    if _is_unstorable(exc):
+        return InvalidInput(
+            "A value is one that no column holds, such as a number beyond its range.", code="out_of_range"
+        )
     return exc
+
+
+def _is_unstorable(exc: Exception) -> bool:
+    """PostgreSQL says so by a DataError; SQLite by its driver's OverflowError, and for numbers that no JSON has by the
+    check of a JSON column. To send the same again would never help."""
+    said = str(exc)
+    is_check = isinstance(exc, IntegrityError) and said.startswith("CHECK constraint failed")
+    return isinstance(exc, DataError) or is_check or (isinstance(exc, OverflowError) and "SQLite" in said)
 
 
 def _pointer(attr: str | None) -> str | None:

@@ -18,6 +18,7 @@ from apps.fleet.models import Agent, AgentTask, Node
 
 CLONE_WINDOW_SECONDS = 300
 CLONE_LIMIT = 3
+MAX_SLOTS = 1000
 REMEMBERED_BOOTS = 16
 INCOMPATIBLE_POLL_SECONDS = 60.0
 SUPERSEDED = (
@@ -115,7 +116,7 @@ def _heartbeat(agent: Agent, request: PollRequest) -> None:
     values: dict[str, Any] = {
         "last_seen_at": timezone.now(),
         "poll_seq": request.seq,
-        "free_slots": min(max(request.free_slots, 0), 1000),
+        "free_slots": _slots(request),
         "protocol": max(request.protocol, 0),
         "clock_offset_seconds": request.clock_offset_seconds,
     }
@@ -155,9 +156,14 @@ def state_after_poll(agent: Agent, request: PollRequest) -> Agent.State:
 # -- work --------------------------------------------------------------------------------------------------------------
 def _hand_out(agent: Agent, request: PollRequest) -> PollReply:
     may_claim = agent.state in (Agent.State.ONLINE, Agent.State.BUSY) and agent.drain_requested_at is None
-    claimed = tasks.claim(agent=agent, slots=request.free_slots) if may_claim and request.free_slots > 0 else []
+    slots = _slots(request)
+    claimed = tasks.claim(agent=agent, slots=slots) if may_claim and slots else []
     cancel = AgentTask.objects.filter(agent=agent, state=AgentTask.State.CANCELLING).values_list("pk", flat=True)
     return _reply(agent, tuple(_order(task) for task in claimed), tuple(cancel))
+
+
+def _slots(request: PollRequest) -> int:
+    return min(max(request.free_slots, 0), MAX_SLOTS)
 
 
 def _order(task: AgentTask) -> TaskOrder:

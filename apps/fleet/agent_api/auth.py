@@ -16,7 +16,7 @@ from django.views.decorators.csrf import csrf_exempt
 from apps.accounts import secrets
 from apps.core.database import in_database
 from apps.core.errors import ApplicationError, InvalidInput, NotSignedIn, Unavailable
-from apps.core.problems import problem_response
+from apps.core.problems import as_application_error, problem_response
 from apps.fleet.agent_api.body import MethodNotAllowed, read_body
 from apps.fleet.models import Agent
 
@@ -55,7 +55,10 @@ def answering(handle: Callable[..., Awaitable[msgspec.Struct]], view: Callable[.
             reply = await handle(request, **arguments)
         except ApplicationError as error:
             return _problem(error, request)
-        except DatabaseError:
+        except (DatabaseError, OverflowError) as error:
+            told = as_application_error(error)
+            if isinstance(told, InvalidInput):
+                return _problem(told, request)
             log.exception("the database did not answer an agent")
             return _problem(Unavailable("The database does not answer; try again."), request)
         return HttpResponse(msgspec.json.encode(reply), content_type="application/json")
