@@ -25,6 +25,7 @@ WITHOUT_DATABASE = (
     "tests/deploy",
     "tests/examples",
     "tests/servers",
+    "tests/simulation",
 )
 # Of one run. Something that hangs is then told with the tests' names, and not by whoever waits for all of them.
 MOST_SECONDS = "--session-timeout=2400"

@@ -56,12 +56,14 @@ def main() -> None:
         with reporter.phase("read"):
             dcp.load({"training": training}, checkpoint_id=point.path)
         reporter.resumed_from(training.step, point.path)
-    train(arguments, reporter, training, rank)
+    # A save in the background speaks to the other ranks too; in the trainer's own group the two wait for each other.
+    group = dist.new_group(backend="gloo") if arguments.asynchronous else None
+    train(arguments, reporter, training, rank, group)
     reporter.close()
     dist.destroy_process_group()
 
 
-def train(arguments: argparse.Namespace, reporter: RunReporter, training: Training, rank: int) -> None:
+def train(arguments: argparse.Namespace, reporter: RunReporter, training: Training, rank: int, group: Any) -> None:
     saving = None
     while training.step < arguments.steps:
         inputs = torch.randn(16, 32)
@@ -74,12 +76,12 @@ def train(arguments: argparse.Namespace, reporter: RunReporter, training: Traini
         if training.step % arguments.save_every == 0:
             if saving is not None:
                 saving.result()
-            saving = save(arguments, reporter, training, rank)
+            saving = save(arguments, reporter, training, rank, group)
     if saving is not None:
         saving.result()
 
 
-def save(arguments: argparse.Namespace, reporter: RunReporter, training: Training, rank: int) -> Any:
+def save(arguments: argparse.Namespace, reporter: RunReporter, training: Training, rank: int, group: Any) -> Any:
     """Rank 0 speaks for the save, which is whole once every rank has written."""
     path = os.path.join(arguments.checkpoints, f"step-{training.step}")
     state = {"training": training}
@@ -92,7 +94,7 @@ def save(arguments: argparse.Namespace, reporter: RunReporter, training: Trainin
         return None
     if rank == 0:
         reporter.save_started(training.step)
-    future = dcp.async_save(state, checkpoint_id=path)
+    future = dcp.async_save(state, checkpoint_id=path, process_group=group)
     if rank == 0:
         report_async_save(reporter, training.step, path, future)
     return future

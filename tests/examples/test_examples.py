@@ -6,6 +6,7 @@ needs torch, transformers or lightning.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -73,15 +74,32 @@ def start(tmp_path: Path) -> Any:
 
     yield begin
     for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        die(process, tmp_path)
+
+
+def die(launcher: subprocess.Popen[bytes], folder: Path) -> None:
+    """As its node does: torchrun's workers, each in a session of its own, would outlive their launcher."""
+    ranks = {one["pid"] for one in all_records(folder) if is_of(one["pid"], folder)}
+    for pid in {launcher.pid, *ranks} if launcher.poll() is None else ranks:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+    launcher.wait()
+
+
+def is_of(pid: int, folder: Path) -> bool:
+    try:
+        return os.fsencode(folder) in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def all_records(folder: Path) -> list[dict[str, Any]]:
+    lines = [line for file in sorted((folder / "hooks").glob("*.jsonl")) for line in file.read_bytes().splitlines()]
+    return [json.loads(line) for line in lines]
 
 
 def records(folder: Path, attempt: str) -> list[dict[str, Any]]:
-    lines = [line for file in sorted((folder / "hooks").glob("*.jsonl")) for line in file.read_bytes().splitlines()]
-    told = [json.loads(line) for line in lines]
-    return [one for one in told if one["attempt"] == attempt and one.get("rank") == 0]
+    return [one for one in all_records(folder) if one["attempt"] == attempt and one.get("rank") == 0]
 
 
 def steps_of(told: list[dict[str, Any]], kind: str) -> list[int]:
@@ -97,8 +115,7 @@ def test_a_killed_run_goes_on_from_its_newest_whole_checkpoint(example: str, sta
         assert first.poll() is None, (tmp_path / "demo-1.log").read_text()[-3000:]
         assert time.monotonic() < deadline, (tmp_path / "demo-1.log").read_text()[-3000:]
         time.sleep(0.2)
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
+    die(first, tmp_path)
 
     told = records(tmp_path, "demo-1")
     finished = steps_of(told, "save_finished")

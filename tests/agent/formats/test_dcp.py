@@ -10,6 +10,7 @@ import pytest
 from muster_agent.formats.base import Role, Severity, ShardMap, Status
 from muster_agent.formats.dcp_records import spread
 from muster_agent.formats.detect import read_checkpoint
+from muster_agent.formats.draft import wrappers_of
 
 from tests.agent.dcp_factory import Piece, write_dcp
 from tests.agent.formats.damage import age, copy_sample, damage, files_under, swap
@@ -38,6 +39,7 @@ def codes(shard_map: ShardMap) -> set[str]:
         ("w2-async/step-50", 50, 2, True),
         ("w2-replicated/step-40", 40, 2, False),
         ("torchtitan/step-15", 15, 2, True),
+        ("wrapped-state/step-20", 20, 2, True),
     ],
 )
 def test_real_saves_are_complete(sample: Sample, name: str, step: int, world_size: int, resumable: bool) -> None:
@@ -45,6 +47,26 @@ def test_real_saves_are_complete(sample: Sample, name: str, step: int, world_siz
     expected = "torchtitan" if name.startswith("torchtitan") else "dcp"
     assert (found.format, found.status, found.step) == (expected, Status.COMPLETE, step)
     assert (found.world_size, found.resumable) == (world_size, resumable)
+
+
+def test_what_lies_in_one_object_keeps_its_roles_whatever_that_is_called(sample: Sample) -> None:
+    folder = sample("dcp/wrapped-state/step-20")
+    assert "optimizer_missing" not in codes(read(folder))
+    roles = {one.name.rsplit(".", 1)[0]: one.role for one in read(folder).tensors}
+    assert (roles["training.model.0"], roles["training.optimizer.state.0.weight"]) == (Role.MODEL, Role.OPTIMIZER)
+
+
+@pytest.mark.parametrize(
+    ("names", "wrappers"),
+    [
+        (["run.model.w", "run.optimizer.state.w", "step"], {"run"}),
+        (["model.optimizer.w", "model.layer.w"], set()),
+        (["optimizer.model.w", "optimizer.optim.w"], set()),
+        (["encoder.model.w", "encoder.head.w"], set()),
+    ],
+)
+def test_only_what_holds_a_model_and_its_optimizer_wraps_them(names: list[str], wrappers: set[str]) -> None:
+    assert wrappers_of(names) == wrappers
 
 
 def test_an_empty_file_of_a_rank_without_data_is_legitimate(sample: Sample) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from muster_agent.formats.base import Finding, Role
 from muster_agent.formats.codes import finding
 from muster_agent.formats.dcp_values import Chunk, Offsets, Stored
-from muster_agent.formats.draft import first_role, role_of
+from muster_agent.formats.draft import first_role, role_of, wrappers_of
 
 COMMIT_NAME = ".metadata"
 MAX_LISTED = 100
@@ -65,7 +65,14 @@ class Plan:
 
     @cached_property
     def roles(self) -> frozenset[Role]:
-        return frozenset(map(role_of, self.names))
+        return frozenset(map(self.role_of, self.names))
+
+    @cached_property
+    def _wrappers(self) -> frozenset[str]:
+        return wrappers_of(self.names)
+
+    def role_of(self, name: str) -> Role:
+        return role_of(name, self._wrappers)
 
     @cached_property
     def files(self) -> dict[str, FilePlan]:
@@ -83,7 +90,7 @@ class Plan:
         for (name, _), record in self.stored.items():
             role = known.get(name)
             if role is None:
-                role = known[name] = role_of(name)
+                role = known[name] = self.role_of(name)
             roles[record.file].add(role)
         return roles
 

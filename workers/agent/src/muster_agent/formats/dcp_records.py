@@ -10,7 +10,6 @@ from muster_agent.formats.base import Finding, TensorRange
 from muster_agent.formats.codes import finding
 from muster_agent.formats.dcp_plan import Plan, TensorPlan, raw_bytes
 from muster_agent.formats.dcp_values import Chunk, Stored
-from muster_agent.formats.draft import role_of
 from muster_agent.formats.folder import Folder, trouble
 from muster_agent.formats.holes import hole_findings, judged_by_sums
 from muster_agent.formats.names import step_of_name
@@ -148,7 +147,7 @@ def _range(opened: Opened, plan: Plan, name: str, offsets: tuple[int, ...] | Non
         length_bytes=end - begin,
         dtype=tensor.dtype if tensor else "object",
         shape=chunk.sizes if chunk else (),
-        role=role_of(name),
+        role=plan.role_of(name),
     )
 
 

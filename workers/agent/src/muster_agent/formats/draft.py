@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -111,14 +111,37 @@ _ROLE_WORDS: dict[str, Role] = {
 }
 
 
-def role_of(tensor: str) -> Role:
+def role_of(tensor: str, wrappers: Collection[str] = ()) -> Role:
     """The role of a tensor by the first part of its name that tells one: `optimizer.exp_avg.w`, `optimizer_0.w` and
-    `state.optimizers.w` are optimizer state; else model."""
+    `state.optimizers.w` are optimizer state; else model. `wrappers`: first parts that tell nothing (`wrappers_of`)."""
     head = tensor.split(".", 1)[0].split("/", 1)[0]
-    if _is_wrapper(head):
+    if head in wrappers or _is_wrapper(head):
         head = tensor.partition(".")[2].split(".", 1)[0]
-    word = head.lower()
-    return _ROLE_WORDS.get(word) or _ROLE_WORDS.get(word.rstrip("0123456789").rstrip("_"), Role.MODEL)
+    return _role_of_word(head) or Role.MODEL
+
+
+def _role_of_word(word: str) -> Role | None:
+    word = word.lower()
+    return _ROLE_WORDS.get(word) or _ROLE_WORDS.get(word.rstrip("0123456789").rstrip("_"))
+
+
+def wrappers_of(names: Iterable[str]) -> frozenset[str]:
+    """First parts below which both a model and its optimizer lie, as in `training.model.w` and `training.optimizer.w`:
+    the name that somebody gave to the one object which holds all state."""
+    inside: dict[str, set[str]] = {}
+    for name in names:
+        head, _dot, rest = name.partition(".")
+        inside.setdefault(head, set()).add(rest.partition(".")[0])
+    return frozenset(
+        head
+        for head, words in inside.items()
+        if _role_of_word(head) is None
+        and not words.isdisjoint(_MODEL_WORDS)
+        and any(_role_of_word(word) is Role.OPTIMIZER for word in words)
+    )
+
+
+_MODEL_WORDS = frozenset({"model", "models", "model_state_dict", "module", "net", "network", "params", "state_dict"})
 
 
 def roles_of(names: Collection[str]) -> set[Role]:
