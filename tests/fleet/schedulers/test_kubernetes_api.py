@@ -60,7 +60,7 @@ def test_nodes_are_listed_page_by_page(nodes: list[str], account: str, monkeypat
     assert [(one.name, one.usable, one.gpu_count, one.cpu_count, one.memory_bytes) for one in found.nodes] == [
         (name, True, 8, 96, 1056 * 2**20) for name in nodes
     ]
-    assert found.version.startswith("v1.")
+    assert found.version.startswith("v")
 
 
 def test_a_spare_is_kept_out_of_use_and_brought_back(kube_api: KubeApi, nodes: list[str], account: str) -> None:
