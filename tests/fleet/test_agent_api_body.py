@@ -93,10 +93,10 @@ def test_another_method_is_not_allowed(worker: Agent) -> None:
 
 
 def test_a_nul_in_a_name_is_stored_as_a_replacement(worker: Agent) -> None:
-    raw = json.dumps({**POLL, "facts": {"name": "a\0b"}}).encode()
+    raw = json.dumps({**POLL, "facts": {"name": "a\0\0b", "path": r"C:\u0000", "both": "\\\0"}}).encode()
     assert post(raw).status_code == 200
     worker.node.refresh_from_db()
-    assert worker.node.facts == {"name": "a\ufffdb"}
+    assert worker.node.facts == {"name": "a\ufffd\ufffdb", "path": r"C:\u0000", "both": "\\\ufffd"}
 
 
 def test_agents_know_how_much_a_body_may_hold() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 
 from django.conf import settings
@@ -44,7 +45,11 @@ def read_body(request: HttpRequest, method: str) -> bytes:
     elif encoding not in ("", "identity"):
         raise UnsupportedEncoding(f"The encoding {encoding!r} is not known; send gzip or plain JSON.")
     # PostgreSQL stores no NUL in text or JSON; a name that holds one is shown with the replacement character.
-    return raw.replace(b"\\u0000", b"\\ufffd")
+    return _NUL.sub(rb"\1\\ufffd", raw) if b"\\u0000" in raw else raw
+
+
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+"""The escape itself; behind an escaped backslash the same letters are text."""
 
 
 def unpack(packed: bytes, limit_bytes: int) -> bytes:
