@@ -46,7 +46,7 @@ def test_a_run_is_found_by_id_and_by_name(run: TrainingRun, viewer: Caller) -> N
     by_id, by_name = viewer.get(f"runs/{run.pk}"), viewer.get("runs/llama-70b/")
     assert by_id.json() == by_name.json() and by_id.json()["cluster_name"] == "east"
     assert viewer.get("runs/nobody").status_code == 404
-    assert viewer.get("runs/a%00b").status_code == 404
+    assert viewer.get("runs/a%00b").status_code == 400
 
 
 def test_a_name_that_two_clusters_have_is_a_conflict_that_names_them(run: TrainingRun, viewer: Caller) -> None:

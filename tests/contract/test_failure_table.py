@@ -173,10 +173,12 @@ def test_a_waiting_poll_brings_new_work_and_cancellation_at_once(server: LiveSer
     agent = RawAgent(server)
     agent.poll()
     made: list[str] = []
-    threading.Timer(0.5, lambda: made.append(agent.inventory())).start()
+    asking = threading.Timer(0.5, lambda: made.append(agent.inventory()))
+    asking.start()
     began_at = time.monotonic()
     order = agent.poll(wait_seconds=8).tasks[0]
     assert time.monotonic() - began_at < 2
+    asking.join()
     assert [order.task_id] == made
     agent.client.ack(order.task_id, 1)
     running = (RunningTask(task_id=order.task_id, attempt=1),)

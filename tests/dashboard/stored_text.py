@@ -9,6 +9,9 @@ from typing import Any
 from django.apps import apps
 from django.db import models
 
+from apps.accounts.models import ActivityEntry
+from apps.accounts.services import log_activity
+
 MARKUP = (
     "<script>xss(1)</script>", "<ScRiPt src=//xss.test></sCrIpT>", "</script><script>xss(1)</script>",
     "</title><script>xss(1)</script>", "</textarea><script>xss(1)</script>", "</style><img src=x onerror=xss(1)>",
@@ -106,7 +109,11 @@ def plant(texts: tuple[str, ...]) -> None:
     """One of `texts` into every field of every row that takes somebody's words, each where it fits; also into the
     documents that agents send."""
     turns = cycle(texts)
+    for text in texts:
+        log_activity(actor=text, action="cluster.changed", target_kind="run", target_id="x", detail={"note": text})
     for model in apps.get_models():
+        if model is ActivityEntry:
+            continue  # it is only added to
         fields = [field for field in model._meta.concrete_fields if _is_free(model, field)]
         rows = list(model._default_manager.all()) if model.__module__.startswith("apps.") and fields else []
         for number, row in enumerate(rows):

