@@ -73,7 +73,7 @@ class S3Writer(S3Store):
                     raise
                 continue
             if unsummed:
-                with contextlib.suppress(OSError):  # it must not hold this one up; what stays is dropped before the proof
+                with contextlib.suppress(OSError):  # what cannot be dropped now is, before the proof
                     self.abort(bucket, Upload(key, unsummed))
             if not algorithm or is_taken(answer, algorithm):
                 return Begun(answer["UploadId"], algorithm)
