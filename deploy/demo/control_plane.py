@@ -29,6 +29,8 @@ class Refused(DemoFailure):
 class ControlPlane:
     """JSON over HTTP; a problem document becomes a `DemoFailure` with its detail."""
 
+    answer_seconds = 30.0
+
     def __init__(self, url: str, token: str) -> None:
         self.url = url
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "If-Match": "*"}
@@ -66,10 +68,12 @@ class ControlPlane:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/api/v1{path}", data, self._headers, method=method)
         try:
-            with open_local(request, 30) as answer:
+            with open_local(request, self.answer_seconds) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             raise Refused(f"{method} {path} gave {error.code}: {_detail(error.read())}", error.code) from error
+        except OSError as error:
+            raise DemoFailure(f"{method} {path} got no answer: {error}") from error
 
 
 def _detail(body: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from drill_agents import Yard
 
 from apps.accounts.models import Role
 from apps.checkpoints.models import Placement
-from deploy.demo.control_plane import ControlPlane, Document, Refused
+from deploy.demo.control_plane import ControlPlane, DemoFailure, Document, Refused
 from deploy.demo.story import Story
 from deploy.demo.terminal import Terminal
 from deploy.demo.training_job import RUN_NAME
@@ -85,3 +86,11 @@ def test_while_the_demo_stays_up_what_cannot_be_proven_now_waits_and_is_told_onc
     story.fails = ""
     story.keep_proven()
     assert story.audits[-1] == ("verify", 120)
+
+
+def test_a_server_that_gives_no_answer_in_time_is_left_for_later_and_not_the_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        plane = ControlPlane(f"http://127.0.0.1:{silent.getsockname()[1]}", "token")
+        plane.answer_seconds = 0.2
+        with pytest.raises(DemoFailure, match="GET /runs got no answer: .*timed out"):
+            plane.get("/runs")
