@@ -179,6 +179,8 @@ SPECTACULAR_SETTINGS = {
     ],
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
     "ENUM_NAME_OVERRIDES": {
+        "MoverEnum": "apps.transfers.models.RetentionPolicy.Where",
+        "WhereEnum": "apps.audits.models.AuditPolicy.Where",
         "TierKindEnum": "apps.storage.models.StorageTier.Kind",
         "RoleEnum": "apps.accounts.serializers.TOKEN_ROLES",
         "ShardRoleEnum": "apps.checkpoints.batch_serializers.SHARD_ROLES",

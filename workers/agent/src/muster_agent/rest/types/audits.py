@@ -11,7 +11,7 @@ AuditModeEnum = Literal["seal", "verify", "structure", "store"]
 
 AuditPolicyModeEnum = Literal["structure", "sample", "full"]
 
-WhereAbcEnum = Literal["as_scanned", "agents", "workers"]
+WhereEnum = Literal["as_scanned", "agents", "workers"]
 
 
 class Audit(TypedDict):
@@ -147,7 +147,7 @@ class CreateAuditPolicyRequest(TypedDict):
     max_bytes_per_second: NotRequired[int | None]
     at_once: NotRequired[int]
     through_cache: NotRequired[bool]
-    where: NotRequired[WhereAbcEnum]
+    where: NotRequired[WhereEnum]
     repairs: NotRequired[bool]
     cron: NotRequired[str]
     time_zone: NotRequired[str]
@@ -187,7 +187,7 @@ class PatchedUpdateAuditPolicyRequest(TypedDict):
     max_bytes_per_second: NotRequired[int | None]
     at_once: NotRequired[int]
     through_cache: NotRequired[bool]
-    where: NotRequired[WhereAbcEnum]
+    where: NotRequired[WhereEnum]
     repairs: NotRequired[bool]
     cron: NotRequired[str]
     time_zone: NotRequired[str]

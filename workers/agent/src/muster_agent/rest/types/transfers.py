@@ -7,9 +7,9 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 CreateTransferKindEnum = Literal["move", "copy", "stage", "retire"]
 
-ProofEnum = Literal["checksum", "read_back"]
+MoverEnum = Literal["as_reached", "agents", "workers"]
 
-WhereC2dEnum = Literal["as_reached", "agents", "workers"]
+ProofEnum = Literal["checksum", "read_back"]
 
 
 class CreatePolicyRequest(TypedDict):
@@ -27,7 +27,7 @@ class CreatePolicyRequest(TypedDict):
     low_water_ratio: NotRequired[float | None]
     optimizer_newest: NotRequired[int | None]
     proof: NotRequired[ProofEnum]
-    where: NotRequired[WhereC2dEnum]
+    where: NotRequired[MoverEnum]
     max_bytes_per_second: NotRequired[int | None]
     plan_only: NotRequired[bool]
     enabled: NotRequired[bool]
@@ -45,7 +45,7 @@ class CreateTransferRequest(TypedDict):
     kind: CreateTransferKindEnum
     tier: NotRequired[str | None]
     proof: NotRequired[ProofEnum]
-    where: NotRequired[WhereC2dEnum]
+    where: NotRequired[MoverEnum]
     max_bytes_per_second: NotRequired[int | None]
 
 
@@ -84,7 +84,7 @@ class PatchedUpdatePolicyRequest(TypedDict):
     low_water_ratio: NotRequired[float | None]
     optimizer_newest: NotRequired[int | None]
     proof: NotRequired[ProofEnum]
-    where: NotRequired[WhereC2dEnum]
+    where: NotRequired[MoverEnum]
     max_bytes_per_second: NotRequired[int | None]
     plan_only: NotRequired[bool]
     enabled: NotRequired[bool]
