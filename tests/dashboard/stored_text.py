@@ -108,6 +108,7 @@ _KEPT = {
 def plant(texts: tuple[str, ...]) -> None:
     """One of `texts` into every field of every row that takes somebody's words, each where it fits; also into the
     documents that agents send."""
+    texts = tuple(one for one in texts if "\0" not in one)  # what PostgreSQL cannot hold is refused before it is stored
     turns = cycle(texts)
     for text in texts:
         log_activity(actor=text, action="cluster.changed", target_kind="run", target_id="x", detail={"note": text})
