@@ -8,6 +8,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
+from muster_agent.formats.places import lies_in
 
 from apps.checkpoints import intake
 from apps.checkpoints.differences import difference, listed_facts
@@ -42,7 +43,7 @@ def _there(scan: InventoryScan) -> QuerySet[Placement]:
 
 
 def _is_inside(scan: InventoryScan, row: Placement) -> bool:
-    return row.path == scan.root or row.path.startswith(scan.root.rstrip("/") + "/")
+    return lies_in(row.path, scan.root)
 
 
 @transaction.atomic

@@ -28,6 +28,7 @@ from muster_agent.formats.names import (
     step_of_unfinished,
 )
 from muster_agent.formats.nested import take_folder_findings
+from muster_agent.formats.places import lies_in
 from muster_agent.formats.reader import Family, FamilyFormat
 from muster_agent.formats.unread import take_unread
 from muster_agent.formats.verdict import AgeLimit, conclude
@@ -71,9 +72,9 @@ def read_place(place: str, *, root: str, age_limit: AgeLimit, with_tensors: bool
         return could_not_look(place, trouble(error, place), age_limit)
     if stat.S_ISDIR(seen.st_mode):
         real = os.path.realpath(place)
-        inside = root if real == root or real.startswith(root.rstrip("/") + "/") else real
+        inside = root if lies_in(real, root) else real
         cache = root_of(real)
-        inside = cache if inside.startswith(cache.rstrip("/") + "/") else inside
+        inside = cache if lies_in(inside, cache) else inside
         return read_folder(look(place, inside), age_limit=age_limit, with_tensors=with_tensors)
     if not stat.S_ISREG(seen.st_mode):
         draft = Draft(UNKNOWN_FORMAT, roles=None, undecided="it is neither a file nor a folder")

@@ -12,7 +12,7 @@ import errno
 import os
 from collections.abc import Iterable
 
-from muster_agent.formats.places import is_bucket, resolved
+from muster_agent.formats.places import is_bucket, lies_in, resolved
 
 _DELETED = " (deleted)"
 _folders: tuple[str, ...] | None = None
@@ -33,5 +33,5 @@ def require_inside(descriptor: int, path: str) -> None:
     if _folders is None:
         return
     real = os.readlink(f"/proc/self/fd/{descriptor}").removesuffix(_DELETED)
-    if not any(real == one or real.startswith(one.rstrip("/") + "/") for one in _folders):
+    if not any(lies_in(real, one) for one in _folders):
         raise OutsideFence(errno.EACCES, "it leads out of this agent's roots", path)

@@ -18,7 +18,7 @@ from muster_agent.formats.base import Finding
 from muster_agent.formats.codes import finding
 from muster_agent.formats.fence import require_inside
 from muster_agent.formats.names import is_noise, is_ours, is_text
-from muster_agent.formats.places import is_bucket, resolved
+from muster_agent.formats.places import is_bucket, lies_in, resolved
 from muster_agent.formats.posix_file import PosixFile, special_kind
 from muster_agent.formats.tree import ARCHIVED, Opened, Tree
 from muster_agent.probes.filesystem import made_up_by_the_kernel
@@ -383,8 +383,7 @@ def _take_target(folder: Folder, name: str) -> None:
 
 def escapes(path: str, root: str) -> bool:
     """Whether `path`, with all links resolved, lies outside the resolved folder `root`."""
-    real = resolved(path)
-    return real != root and not real.startswith(root.rstrip("/") + "/")
+    return not lies_in(resolved(path), root)
 
 
 def _escape(name: str, path: str) -> Finding:

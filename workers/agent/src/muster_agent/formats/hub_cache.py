@@ -7,6 +7,7 @@ import os
 from muster_agent.formats.codes import finding
 from muster_agent.formats.draft import Draft
 from muster_agent.formats.folder import Folder
+from muster_agent.formats.places import lies_in
 
 SNAPSHOTS = "snapshots"
 BLOBS = "blobs"
@@ -42,5 +43,4 @@ _KINDS = ("models--", "datasets--", "spaces--")
 
 
 def _is_inside(path: str, root: str) -> bool:
-    real = os.path.realpath(path)
-    return real == root or real.startswith(root.rstrip("/") + "/")
+    return lies_in(os.path.realpath(path), root)

@@ -46,6 +46,11 @@ def bucket_and_key(location: str) -> tuple[str, str]:
     return bucket, key
 
 
+def lies_in(path: str, root: str) -> bool:
+    """Whether the absolute path is `root` or lies below it, by their texts: resolve both first where links count."""
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
 def resolved(path: str) -> str:
     """The path with all links resolved; a bucket has none."""
     return path if is_bucket(path) else os.path.realpath(path)

@@ -10,6 +10,7 @@ from muster_agent.decide.frameworks import ALWAYS_WRITTEN, OTHER_STATE_NAMES, Al
 from muster_agent.decide.model import Pointer
 from muster_agent.formats.base import Finding, Severity, ShardMap, Status
 from muster_agent.formats.codes import finding
+from muster_agent.formats.places import lies_in
 
 _BROKEN = (Status.INCOMPLETE, Status.CORRUPT, Status.UNCOMMITTED)
 _SURELY_GARBAGE = 1000
@@ -32,7 +33,7 @@ def pointer_findings(pointers: Sequence[Pointer], checkpoints: Sequence[ShardMap
     found.extend(_ranks_that_differ(pointers))
     pointed = {os.path.dirname(one.path) for one in pointers if os.path.basename(one.path) not in OTHER_STATE_NAMES}
     for folder in sorted(beside.keys() - pointed):
-        if f"{folder}/".startswith(f"{root.rstrip('/')}/"):
+        if lies_in(folder, root):
             found.extend(_missing(folder, beside[folder]))
     return found
 

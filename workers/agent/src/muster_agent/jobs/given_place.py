@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import unquote, urlsplit
 
 from muster_agent.formats.base import ShardMap, Status
-from muster_agent.formats.places import bucket_and_key, place_of
+from muster_agent.formats.places import bucket_and_key, lies_in, place_of
 from muster_agent.formats.recorded import RecordedSum
 from muster_agent.formats.tree import Opened
 from muster_agent.jobs.checkpoint_place import OpenShard, StatedShard
@@ -122,7 +122,7 @@ def _leads_into(url: str, place: str) -> bool:
         return False
     by_host = (parts.hostname or "").startswith(f"{bucket}.")
     root = f"/{folder}" if by_host else f"/{bucket}/{folder}"
-    return path == root or path.startswith(root.rstrip("/") + "/")
+    return lies_in(path, root)
 
 
 def _mtime_ns(modified: str, listed_ns: int) -> int:

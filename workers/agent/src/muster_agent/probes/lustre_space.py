@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from muster_agent.formats.places import lies_in
+
 KEPT_BY_THE_CLIENT = ("/sys/fs/lustre/osc", "/proc/fs/lustre/osc")
 """Newer clients and older ones; everybody may read it."""
 MOUNTS = "/proc/self/mounts"
@@ -53,8 +55,7 @@ def parse_file_system(mounts: str, path: str) -> str | None:
     for line in mounts.splitlines():
         source, place, kind, *_ = [*line.split(" "), "", "", ""]
         place = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place)
-        is_above = path == place or path.startswith(place.rstrip("/") + "/")
-        if place and is_above and len(place) >= len(nearest[1]):
+        if place and lies_in(path, place) and len(place) >= len(nearest[1]):
             nearest = source, place, kind
     match = _SOURCE.fullmatch(nearest[0]) if nearest[2] == "lustre" else None
     return match["file_system"] if match else None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from muster_agent.formats.names import beside, is_text
-from muster_agent.formats.places import PlaceInvalid, is_bucket, place_of, resolved
+from muster_agent.formats.places import PlaceInvalid, is_bucket, lies_in, place_of, resolved
 from muster_agent.manifest.model import FILE_MANIFEST_SUFFIX, VERDICT_NAME
 
 MAX_ENTRIES = 200_000
@@ -45,18 +45,14 @@ class Roots:
         return real
 
     def _contains(self, real: str) -> bool:
-        return any(_lies_in(real, root) for root in self.roots)
+        return any(lies_in(real, root) for root in self.roots)
 
 
 def require_in_tier(path: str, tier_root: str) -> None:
     """Raises PathOutsideRoots where the path does not really lie in what is called its tier, which may be larger than a
     root, and is only looked at because the path is in it."""
-    if not _lies_in(_real(path), _real(tier_root)):
+    if not lies_in(_real(path), _real(tier_root)):
         raise PathOutsideRoots(f"{path} does not lie in its tier {tier_root}")
-
-
-def _lies_in(real: str, root: str) -> bool:
-    return real == root or real.startswith(root.rstrip("/") + "/")
 
 
 def _real(path: str) -> str:
