@@ -216,7 +216,7 @@ class CopyJob:
         one = self.cursor.files[number]
         one.copied_bytes = begin - begin % self._target.block_bytes
         one.proven_bytes = min(one.proven_bytes, one.copied_bytes)
-        one.upload, one.etag, one.parts, one.checksum, one.sent_sum = "", "", {}, "", ""
+        one.forget_upload()
         if not self._target.patches or (not one.is_sealed and one.is_shard):
             one.copied_bytes = one.proven_bytes = 0
         if not one.is_sealed:

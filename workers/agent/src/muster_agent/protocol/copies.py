@@ -47,10 +47,14 @@ class CopiedFile(msgspec.Struct, kw_only=True):
     etag: str = ""
     """Of the whole object, once its upload is completed."""
 
+    def forget_upload(self) -> None:
+        """It is sent anew."""
+        self.upload, self.etag, self.parts, self.checksum, self.sent_sum = "", "", {}, "", ""
+
     def lose(self) -> None:
         """Nothing of it counts as copied any more."""
         self.copied_bytes = self.proven_bytes = self.refusals = 0
-        self.upload, self.etag, self.parts, self.checksum, self.sent_sum = "", "", {}, "", ""
+        self.forget_upload()
         if not self.is_sealed:
             self.chunks, self.xxh3_128, self.tensors = "", "", []
 
