@@ -95,7 +95,7 @@ def account_of(person: Person) -> User:
         raise Forbidden(f"The account {user.username} is closed. Ask an admin.")
     if user.role != role:
         log_activity(
-            actor=PROVIDER, action="user.update", target_kind="user", target_id=user.username[:64],
+            actor=PROVIDER, action="user.update", target_kind="user", target_id=user.username,
             detail={"role": role, "was": user.role},
         )  # fmt: skip
         user.role = role
@@ -119,7 +119,7 @@ def _new_account(person: Person, role: Role) -> User:
         except IntegrityError:
             continue
         log_activity(
-            actor=PROVIDER, action="user.create", target_kind="user", target_id=user.username[:64],
+            actor=PROVIDER, action="user.create", target_kind="user", target_id=user.username,
             detail={"role": role, "issuer": person.issuer},
         )  # fmt: skip
         return user

@@ -37,7 +37,7 @@ def add_user(*, actor: str, username: str, role: str, is_service: bool = False, 
     if not is_service:
         _check_password(password)
     user = create_user(username=username, password=password, role=Role(role), is_service=is_service)
-    log_activity(actor=actor, action="user.create", target_kind="user", target_id=username[:64], detail={"role": role})
+    log_activity(actor=actor, action="user.create", target_kind="user", target_id=username, detail={"role": role})
     return user
 
 
@@ -59,7 +59,7 @@ def update_user(*, user: User, actor: str, role: str | None = None, is_active: b
     changes = {name: value for name, value in {"role": role, "is_active": is_active}.items() if value is not None}
     User.objects.filter(pk=user.pk).update(**changes)
     user.refresh_from_db()
-    log_activity(actor=actor, action="user.update", target_kind="user", target_id=user.username[:64], detail=changes)
+    log_activity(actor=actor, action="user.update", target_kind="user", target_id=user.username, detail=changes)
     return user
 
 
@@ -104,13 +104,13 @@ def log_activity(
     detail: dict[str, Any] | None = None,
 ) -> None:
     """One line of the activity log, in the caller's transaction: no change without its entry. `cluster_id`: None where
-    it is about no one cluster."""
+    it is about no one cluster. Of a long `target_id` the first 64 characters are kept."""
     entry = ActivityEntry(
         at=timezone.now(),
         actor=actor,
         action=action,
         target_kind=target_kind,
-        target_id=target_id,
+        target_id=target_id[:64],
         cluster_id=cluster_id or "",
         request_id=logs.request_id.get(),
         detail=detail or {},

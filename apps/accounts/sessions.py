@@ -25,4 +25,4 @@ def end(request: HttpRequest) -> None:
 
 def _log(user: User, verb: str, detail: dict[str, str]) -> None:
     name = user.username
-    log_activity(actor=name, action=f"user.{verb}", target_kind="user", target_id=name[:64], detail=detail)
+    log_activity(actor=name, action=f"user.{verb}", target_kind="user", target_id=name, detail=detail)
