@@ -98,12 +98,13 @@ def _of_alert(alert: Alert, event_type: str) -> Draft:
         "alert": alert.pk, "rule": alert.rule, "rule_label": alert.get_rule_display(), "severity": alert.severity,
         "state": alert.state, "summary": alert.summary, "subject_kind": alert.subject_kind,
         "subject_id": alert.subject_id, "cluster": alert.cluster_id, "cluster_name": cluster.name if cluster else None,
-        "run": alert.run_id, "run_name": run.name if run else None, "opened_at": _iso(alert.opened_at),
-        "acknowledged_at": _iso(alert.acknowledged_at), "acknowledged_by": alert.acknowledged_by,
-        "resolved_at": _iso(alert.resolved_at), "flapping": alert.flapping_at is not None, "page": "/alerts/",
+        "run": alert.run_id, "run_name": run.name if run else None, "opened_at": iso(alert.opened_at),
+        "acknowledged_at": iso(alert.acknowledged_at), "acknowledged_by": alert.acknowledged_by,
+        "resolved_at": iso(alert.resolved_at), "flapping": alert.flapping_at is not None, "page": "/alerts/",
     }  # fmt: skip
     return Draft(event_type, _subject(alert), alert.cluster_id, data, timezone.now(), alert.severity)
 
 
-def _iso(at: datetime | None) -> str | None:
+def iso(at: datetime | None) -> str | None:
+    """As the body of an event has a time; null where there is none."""
     return at.isoformat().replace("+00:00", "Z") if at else None

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from apps.alerts.drafts import draft_of
-from apps.alerts.events import MAX_TEXT, Draft
+from apps.alerts.events import MAX_TEXT, Draft, iso
 from apps.checkpoints.models import Placement
 from apps.core.models import Transition
 from apps.transfers.models import Transfer
@@ -57,9 +57,9 @@ def became_known_or_complete(row: Transition, copy: Placement, event_type: str) 
     checkpoint = copy.checkpoint
     how = "is known" if event_type == "checkpoint.registered" else "is complete"
     data = {
-        **_of_copy(copy), "format": checkpoint.format, "world_size": checkpoint.world_size,
+        **of_copy(copy), "format": checkpoint.format, "world_size": checkpoint.world_size,
         "total_bytes": copy.total_bytes, "status": row.new, "resumable": copy.resumable,
-        "saved_at": checkpoint.saved_at.isoformat().replace("+00:00", "Z") if checkpoint.saved_at else None,
+        "saved_at": iso(checkpoint.saved_at),
         "summary": f"Step {checkpoint.step} of {checkpoint.run.name} {how} on {copy.tier.name}."[:MAX_TEXT],
     }  # fmt: skip
     return draft_of(row, event_type, copy.tier.cluster_id, _subject(checkpoint.pk), data)
@@ -73,7 +73,7 @@ def expired(row: Transition, transfer: Transfer) -> Draft:
     left = f"{copy_count} of its copies are left" if copy_count else "no copy is left"
     step = f"Step {checkpoint.step} of {checkpoint.run.name}"
     data = {
-        **_of_copy(copy), "transfer": transfer.pk, "copy_count": copy_count,
+        **of_copy(copy), "transfer": transfer.pk, "copy_count": copy_count,
         "summary": f"{step} on {copy.tier.name} has expired; {left}."[:MAX_TEXT],
     }  # fmt: skip
     return draft_of(row, "checkpoint.expired", transfer.cluster_id, _subject(checkpoint.pk), data)
@@ -83,7 +83,8 @@ def _subject(checkpoint_id: str) -> str:
     return f"checkpoint/{checkpoint_id}"
 
 
-def _of_copy(copy: Placement) -> dict[str, Any]:
+def of_copy(copy: Placement) -> dict[str, Any]:
+    """What every event about a copy says of it."""
     checkpoint, tier = copy.checkpoint, copy.tier
     return {
         "checkpoint": checkpoint.pk, "step": checkpoint.step, "run": checkpoint.run_id,

@@ -118,11 +118,9 @@ def _find_audit(pk: str) -> Audit | None:
 
 
 def _of_audit(row: Transition, audit: Audit, event_type: str) -> Draft:
-    copy, checkpoint, tier = audit.placement, audit.placement.checkpoint, audit.placement.tier
+    checkpoint, tier = audit.placement.checkpoint, audit.placement.tier
     data = {
-        "audit": audit.pk, "checkpoint": checkpoint.pk, "step": checkpoint.step, "run": checkpoint.run_id,
-        "run_name": checkpoint.run.name, "placement": copy.pk, "path": copy.path[:MAX_TEXT], "tier_name": tier.name,
-        "cluster": tier.cluster_id, "cluster_name": tier.cluster.name, "page": f"/checkpoints/{checkpoint.pk}/",
+        "audit": audit.pk, **of_checkpoints.of_copy(audit.placement),
         "summary": f"Step {checkpoint.step} of {checkpoint.run.name} on {tier.name}: {audit.reason}"[:MAX_TEXT],
     }  # fmt: skip
     return draft_of(row, event_type, tier.cluster_id, f"checkpoint/{checkpoint.pk}", data)
