@@ -41,10 +41,13 @@ def insert(audit: Audit, actor: str) -> Audit:
     return audit
 
 
+_ALWAYS_BY: dict[str, str] = {Audit.Mode.SEAL: RanBy.AGENTS, Audit.Mode.STORE: RanBy.WORKERS}
+
+
 def who(placement: Placement, mode: str, where: str) -> str:
     """Agents or workers. Only agents seal, and only workers ask stores."""
-    if mode in (Audit.Mode.SEAL, Audit.Mode.STORE):
-        return RanBy.AGENTS if mode == Audit.Mode.SEAL else RanBy.WORKERS
+    if mode in _ALWAYS_BY:
+        return _ALWAYS_BY[mode]
     return placement.tier.scanned_by if where == AuditPolicy.Where.AS_SCANNED else where
 
 
