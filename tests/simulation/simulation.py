@@ -93,7 +93,7 @@ class Simulation:
         agent = Agent.objects.filter(pk=machine.agent_id).first() if machine.agent_id else None
         if agent is None:
             return None
-        params = InventoryParams(root=f"/work/{seconds:.0f}")
+        params = InventoryParams(root=f"/ckpt/{seconds:.0f}")
         return tasks.create_task(
             agent=agent, kind=TaskKind.INVENTORY, params=params, owner_kind="simulation", owner_id="one", **options
         )
