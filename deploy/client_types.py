@@ -27,17 +27,16 @@ SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "boo
 SUBJECTS = {
     "accounts": ("activity", "bulk-operations", "saved-views", "search", "tokens", "users", "whoami"),
     "alerts": ("alert-rules", "alerts", "channels", "deliveries", "health", "silences"),
+    "analysis": ("advice", "rto-groups", "rto-history", "what-if"),
     "audits": ("audit-policies", "audits", "repairs"),
-    "checkpoints": (
-        "checkpoints", "checkpoints:batch", "findings", "inventory-changes", "placements", "runs", "scans",
-        "stepless-checkpoints",
-    ),
-    "drills": ("drill-control", "drills", "plans"),
+    "checkpoints": ("checkpoints", "checkpoints:batch"),
+    "drills": ("drill-control", "drills"),
     "fleet": ("agents", "cluster-inventories", "clusters", "join-tokens", "node-actions", "nodes", "tasks"),
-    "recovery": (
-        "advice", "first-steps", "incidents", "objectives", "operations", "readiness", "rto-groups", "rto-history",
-        "what-if",
-    ),
+    "placements": ("findings", "placements"),
+    "plans": ("plans",),
+    "recovery": ("first-steps", "incidents", "objectives", "operations", "readiness"),
+    "runs": ("runs",),
+    "scans": ("inventory-changes", "scans", "stepless-checkpoints"),
     "storage": ("ceiling-runs", "tier-comparison", "tiers"),
     "transfers": ("policies", "transfers"),
 }  # fmt: skip

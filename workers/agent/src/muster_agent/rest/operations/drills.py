@@ -36,14 +36,6 @@ class DrillsOperations(Calling):
         """Start a drill."""
         return cast("t.DrillDetail", self.call("POST", "/drills/", body))
 
-    def create_plan(self, body: t.CreatePlanRequest) -> t.Plan:
-        """Plan a drill."""
-        return cast("t.Plan", self.call("POST", "/plans/", body))
-
-    def delete_plan(self, id: str, /, *, if_match: str = "*") -> None:
-        """Delete a plan; its drills stay."""
-        self.call("DELETE", f"/plans/{part(id)}/", if_match=if_match)
-
     def get_drill(self, id: str, /) -> t.DrillDetail:
         """One drill with its rounds."""
         return cast("t.DrillDetail", self.call("GET", f"/drills/{part(id)}/"))
@@ -55,14 +47,6 @@ class DrillsOperations(Calling):
     def get_drill_report(self, id: str, /) -> t.DrillReport:
         """A drill in one document: its story, every figure, each client, and what it does not prove."""
         return cast("t.DrillReport", self.call("GET", f"/drills/{part(id)}/report/"))
-
-    def get_plan(self, id: str, /) -> t.Plan:
-        """One drill plan."""
-        return cast("t.Plan", self.call("GET", f"/plans/{part(id)}/"))
-
-    def get_plan_calendar(self, **query: Unpack[t.GetPlanCalendarQuery]) -> t.Calendar:
-        """When plans fire in the coming days, and which meet on one cluster."""
-        return cast("t.Calendar", self.call("GET", "/plans/calendar/", query=query))
 
     def list_drill_events(self, drill: str, /, **query: Unpack[t.ListDrillEventsQuery]) -> Iterator[t.AgentEvent]:
         """What a drill's agents reported."""
@@ -76,16 +60,6 @@ class DrillsOperations(Calling):
         """List drills."""
         return cast("Iterator[t.Drill]", self.items("/drills/", query))
 
-    def list_plan_occurrences(
-        self, plan: str, /, **query: Unpack[t.ListPlanOccurrencesQuery]
-    ) -> Iterator[t.Occurrence]:
-        """The due times of a plan and what became of them."""
-        return cast("Iterator[t.Occurrence]", self.items(f"/plans/{part(plan)}/occurrences/", query))
-
-    def list_plans(self, **query: Unpack[t.ListPlansQuery]) -> Iterator[t.Plan]:
-        """List drill plans."""
-        return cast("Iterator[t.Plan]", self.items("/plans/", query))
-
     def pause_plans(self) -> t.Control:
         """Let no plan start a drill by itself, everywhere, until they are resumed."""
         return cast("t.Control", self.call("POST", "/drill-control/pause-plans/"))
@@ -98,14 +72,6 @@ class DrillsOperations(Calling):
         """Let plans start drills again."""
         return cast("t.Control", self.call("POST", "/drill-control/resume-plans/"))
 
-    def start_plan(self, id: str, /) -> t.DrillDetail:
-        """Run the plan's drill now."""
-        return cast("t.DrillDetail", self.call("POST", f"/plans/{part(id)}/start/"))
-
     def stop_drills(self, body: t.StopDrillsRequest) -> t.Stopped:
         """Stop all drills, everywhere, until they are allowed again."""
         return cast("t.Stopped", self.call("POST", "/drill-control/stop/", body))
-
-    def update_plan(self, id: str, /, body: t.PatchedUpdatePlanRequest, *, if_match: str = "*") -> t.Plan:
-        """Change a plan; drills that already ran keep their settings."""
-        return cast("t.Plan", self.call("PATCH", f"/plans/{part(id)}/", body, if_match=if_match))

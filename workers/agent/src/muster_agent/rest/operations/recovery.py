@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 
 class RecoveryOperations(Calling):
-    def get_advice(self, **query: Unpack[t.GetAdviceQuery]) -> t.Advice:
-        """How often to save, how many spares, and what failures cost, with the source of every input."""
-        return cast("t.Advice", self.call("GET", "/advice/", query=query))
-
     def get_first_steps(self, **query: Unpack[t.GetFirstStepsQuery]) -> t.FirstSteps:
         """How far a cluster has come to its first answer, and the request that does the next step."""
         return cast("t.FirstSteps", self.call("GET", "/first-steps/", query=query))
@@ -35,18 +31,6 @@ class RecoveryOperations(Calling):
     def get_readiness(self) -> t.ReadinessList:
         """Every run: if it died now. The worst first."""
         return cast("t.ReadinessList", self.call("GET", "/readiness/"))
-
-    def get_rto_groups(self, **query: Unpack[t.GetRtoGroupsQuery]) -> t.Groups:
-        """Drills of one kind by run, tier, format or node group: spread, objective, budget, regression."""
-        return cast("t.Groups", self.call("GET", "/rto-groups/", query=query))
-
-    def get_rto_history(self, **query: Unpack[t.GetRtoHistoryQuery]) -> t.History:
-        """A run's drills of one kind with phases, and what they prove together."""
-        return cast("t.History", self.call("GET", "/rto-history/", query=query))
-
-    def get_what_if(self, **query: Unpack[t.GetWhatIfQuery]) -> t.WhatIf:
-        """Predicted time to resume for sizes and readers that were never drilled, and what an objective needs."""
-        return cast("t.WhatIf", self.call("GET", "/what-if/", query=query))
 
     def list_incidents(self, **query: Unpack[t.ListIncidentsQuery]) -> Iterator[t.Incident]:
         """Real disruptions with their recoveries."""

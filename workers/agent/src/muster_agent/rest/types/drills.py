@@ -5,57 +5,15 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from muster_agent.rest.types.shared import MissedEnum
-
-BackendEnum = Literal["auto", "gds", "host_bounce", "host_direct", "host_buffered"]
-
-ChoiceEnum = Literal["latest", "latest_verified", "random", "named"]
-
-DrillKindEnum = Literal["reload", "herd", "bandwidth", "loader_compare", "failover", "standby"]
-
-FaultEnum = Literal["process", "exception", "link", "node"]
-
-MappingEnum = Literal["ranks", "even"]
-
-OverlapEnum = Literal["skip", "wait", "cancel"]
-
-RunnerEnum = Literal["auto", "gdsio", "elbencho", "fio", "builtin"]
-
-SignalNameEnum = Literal["SIGKILL", "SIGTERM", "SIGABRT", "SIGSEGV", "SIGINT", "SIGHUP", "SIGBUS"]
-
-
-class Calendar(TypedDict):
-    """The coming days; of a plan at most its next 500 times."""
-
-    paused: bool
-    items: list[Coming]
-
-
-class ClientProgress(TypedDict):
-    """One client at work: null and "" is not reported yet."""
-
-    node_name: str
-    ranks: list[int]
-    task_id: str
-    state: str
-    phase: str
-    done_bytes: int | None
-    total_bytes: int | None
-    bytes_per_second: float | None
-
-
-class Coming(TypedDict):
-    """One due time of a plan. `conflicts` names the plans that it meets on its cluster: one waits for the other."""
-
-    plan: str
-    plan_name: str
-    kind: str
-    run_name: str
-    cluster: str
-    planned_at: str
-    begins_at: str
-    expected_seconds: float
-    conflicts: list[str]
+from muster_agent.rest.types.shared import (
+    BackendEnum,
+    ChoiceEnum,
+    DrillKindEnum,
+    FaultEnum,
+    MappingEnum,
+    RunnerEnum,
+    SignalNameEnum,
+)
 
 
 class ComparedField(TypedDict):
@@ -120,46 +78,6 @@ class CreateDrillRequest(TypedDict):
     abort_slowdown_ratio: NotRequired[float | None]
     run: str
     seed: NotRequired[int]
-
-
-class CreatePlanRequest(TypedDict):
-    """What a drill does. Which settings go together, the service checks."""
-
-    kind: DrillKindEnum
-    choice: NotRequired[ChoiceEnum]
-    step: NotRequired[int | None]
-    tier: NotRequired[str | None]
-    window_days: NotRequired[int]
-    node_count: NotRequired[int | None]
-    ladder: NotRequired[list[int]]
-    backend: NotRequired[BackendEnum]
-    evict: NotRequired[bool]
-    max_bytes_per_second: NotRequired[int | None]
-    signal_name: NotRequired[SignalNameEnum]
-    fault: NotRequired[FaultEnum]
-    worker_rank: NotRequired[int | None]
-    worker_node: NotRequired[str]
-    link: NotRequired[str]
-    objective_seconds: NotRequired[float | None]
-    deadline_seconds: NotRequired[int | None]
-    every_tier: NotRequired[bool]
-    mapping: NotRequired[MappingEnum]
-    repeats: NotRequired[int]
-    device: NotRequired[str]
-    runner: NotRequired[RunnerEnum]
-    loader: NotRequired[str]
-    runner_seconds: NotRequired[int]
-    abort_stall_seconds: NotRequired[int | None]
-    abort_slowdown_ratio: NotRequired[float | None]
-    cron: NotRequired[str]
-    time_zone: NotRequired[str]
-    missed: NotRequired[MissedEnum]
-    start_window_seconds: NotRequired[int]
-    overlap: NotRequired[OverlapEnum]
-    smear_seconds: NotRequired[int]
-    enabled: NotRequired[bool]
-    run: str
-    name: str
 
 
 class Drill(TypedDict):
@@ -252,79 +170,6 @@ class DrillComparison(TypedDict):
     sentence: str
 
 
-class DrillDetail(TypedDict):
-    """With its rounds, its steps, what only its kind has, and, while it works, how far each client is."""
-
-    id: str
-    cluster: str
-    cluster_name: str
-    run: str
-    run_name: str
-    plan: str | None
-    plan_name: NotRequired[str | None]
-    placement: str | None
-    tier_name: NotRequired[str | None]
-    kind: str
-    choice: str
-    step: int | None
-    tier: str | None
-    every_tier: bool
-    window_days: int
-    node_count: int | None
-    mapping: str
-    ladder: list[int]
-    repeats: int
-    runner: str
-    runner_seconds: int
-    loader: str
-    backend: str
-    device: str
-    evict: bool
-    max_bytes_per_second: int | None
-    signal_name: str
-    fault: FaultEnum
-    worker_rank: int | None
-    worker_node: str
-    link: str
-    objective_seconds: float | None
-    deadline_seconds: int | None
-    abort_stall_seconds: int | None
-    abort_slowdown_ratio: float | None
-    seed: int
-    state: str
-    outcome: str
-    objective_state: str
-    reason: str
-    checkpoint_step: int | None
-    total_bytes: int | None
-    seconds: float | None
-    bytes_per_second: float | None
-    phases: dict[str, Any]
-    unattributed_seconds: float | None
-    lost_steps: int | None
-    lost_seconds: float | None
-    cached_ratio_before: float | None
-    verified: bool | None
-    start_skew_seconds: float | None
-    jain_index: float | None
-    is_storage_only: bool
-    efficiency_ratio: float | None
-    requested_by: str
-    approved_by: str
-    approved_at: str | None
-    created_at: str
-    started_at: str | None
-    finished_at: str | None
-    deadline_at: str | None
-    cancel_requested_at: str | None
-    attempt: str | None
-    fault_at: str | None
-    rungs: list[Rung]
-    steps: list[DrillStep]
-    facts: dict[str, Any]
-    progress: list[ClientProgress]
-
-
 class DrillFact(TypedDict):
     label: str
     words: str
@@ -402,16 +247,6 @@ class DrillReportEvent(TypedDict):
     actor: str
 
 
-class DrillStep(TypedDict):
-    """One timed step of a standby drill: probe_spare, drain_node, bring_in, gate, return_node, park_spare."""
-
-    what: str
-    began_at: str | None
-    ended_at: str | None
-    seconds: float | None
-    detail: dict[str, Any]
-
-
 class DrillStory(TypedDict):
     lead: str
     asked: list[DrillFact]
@@ -421,104 +256,6 @@ class DrillStory(TypedDict):
     last: DrillLastClient | None
     comparison: DrillComparison | None
     not_proven: list[str]
-
-
-class Occurrence(TypedDict):
-    """One due time: its drill, or why there was none."""
-
-    planned_at: str
-    drill: str | None
-    outcome: NotRequired[str | None]
-    objective_state: NotRequired[str | None]
-    skipped_reason: str
-    created_at: str
-
-
-class PatchedUpdatePlanRequest(TypedDict):
-    """What a drill does. Which settings go together, the service checks."""
-
-    kind: NotRequired[DrillKindEnum]
-    choice: NotRequired[ChoiceEnum]
-    step: NotRequired[int | None]
-    tier: NotRequired[str | None]
-    window_days: NotRequired[int]
-    node_count: NotRequired[int | None]
-    ladder: NotRequired[list[int]]
-    backend: NotRequired[BackendEnum]
-    evict: NotRequired[bool]
-    max_bytes_per_second: NotRequired[int | None]
-    signal_name: NotRequired[SignalNameEnum]
-    fault: NotRequired[FaultEnum]
-    worker_rank: NotRequired[int | None]
-    worker_node: NotRequired[str]
-    link: NotRequired[str]
-    objective_seconds: NotRequired[float | None]
-    deadline_seconds: NotRequired[int | None]
-    every_tier: NotRequired[bool]
-    mapping: NotRequired[MappingEnum]
-    repeats: NotRequired[int]
-    device: NotRequired[str]
-    runner: NotRequired[RunnerEnum]
-    loader: NotRequired[str]
-    runner_seconds: NotRequired[int]
-    abort_stall_seconds: NotRequired[int | None]
-    abort_slowdown_ratio: NotRequired[float | None]
-    cron: NotRequired[str]
-    time_zone: NotRequired[str]
-    missed: NotRequired[MissedEnum]
-    start_window_seconds: NotRequired[int]
-    overlap: NotRequired[OverlapEnum]
-    smear_seconds: NotRequired[int]
-    enabled: NotRequired[bool]
-    name: NotRequired[str]
-
-
-class Plan(TypedDict):
-    """`next_at` is null for a plan that is off or is only started by hand."""
-
-    id: str
-    cluster: str
-    run: str
-    run_name: str
-    name: str
-    cron: str
-    time_zone: str
-    missed: str
-    enabled: bool
-    next_at: str | None
-    next_times: list[str]
-    start_window_seconds: int
-    overlap: str
-    smear_seconds: int
-    kind: str
-    choice: str
-    step: int | None
-    tier: str | None
-    every_tier: bool
-    window_days: int
-    node_count: int | None
-    mapping: str
-    ladder: list[int]
-    repeats: int
-    runner: str
-    runner_seconds: int
-    loader: str
-    backend: str
-    device: str
-    evict: bool
-    max_bytes_per_second: int | None
-    signal_name: str
-    fault: FaultEnum
-    worker_rank: int | None
-    worker_node: str
-    link: str
-    objective_seconds: float | None
-    deadline_seconds: int | None
-    abort_stall_seconds: int | None
-    abort_slowdown_ratio: float | None
-    version: int
-    created_by: str
-    created_at: str
 
 
 class Preview(TypedDict):
@@ -580,22 +317,6 @@ class RankResult(TypedDict):
     efficiency_ratio: float | None
 
 
-class Rung(TypedDict):
-    """One round: `client_count` clients reading one copy at once."""
-
-    order: int
-    client_count: int
-    placement: str | None
-    tier_name: NotRequired[str | None]
-    seconds: float | None
-    total_bytes: int | None
-    bytes_per_second: float | None
-    jain_index: float | None
-    start_skew_seconds: float | None
-    started_at: str | None
-    finished_at: str | None
-
-
 class StopDrillsRequest(TypedDict):
     """A plain serializer that refuses fields it does not know, each with a pointer to it."""
 
@@ -644,29 +365,3 @@ class ListDrillRanksQuery(TypedDict, total=False):
     cursor: str
     limit: int
     sort: Literal["rank", "-rank", "seconds", "-seconds"]
-
-
-class ListPlansQuery(TypedDict, total=False):
-    """Of `list_plans`."""
-
-    cluster: str
-    cursor: str
-    enabled: bool
-    kind: list[Literal["bandwidth", "failover", "herd", "loader_compare", "reload", "standby"]]
-    limit: int
-    run: str
-    sort: Literal["created_at", "-created_at", "name", "-name"]
-
-
-class GetPlanCalendarQuery(TypedDict, total=False):
-    """Of `get_plan_calendar`."""
-
-    days: int
-
-
-class ListPlanOccurrencesQuery(TypedDict, total=False):
-    """Of `list_plan_occurrences`."""
-
-    cursor: str
-    limit: int
-    sort: Literal["planned_at", "-planned_at"]
